@@ -1,0 +1,1 @@
+"""Where requests go: the protocol and one file per kind of server."""

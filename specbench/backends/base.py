@@ -1,0 +1,81 @@
+"""The protocol between the load generator and whatever answers requests."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+from specbench.config import SpecConfig
+from specbench.request import Request
+from specbench.trace import Chunk, Evidence, Finish, StepTrace, Usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """The last event of a stream: why it ended and what the server counted."""
+
+    finish: Finish
+    usage: Usage = Usage()
+    output_ids: tuple[int, ...] | None = None
+
+
+Event = Chunk | StepTrace | Finished
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackendFacts:
+    """What a backend says of itself, for provenance: names, device facts, inputs with hashes."""
+
+    backend: str
+    target: str
+    draft: str
+    device: Mapping[str, str] = field(default_factory=dict)
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    max_len: int | None = None
+
+
+class Backend(Protocol):
+    """Answers requests. One instance serves a whole run; models are loaded once, in ``open``.
+
+    ``stream`` yields StepTrace and Chunk events as they happen and ends with exactly one
+    Finished. Closing the generator early cancels the request and frees what it held. A request
+    that fails raises BackendError; the others go on.
+    """
+
+    @property
+    def evidence(self) -> Evidence:
+        """The strongest evidence of acceptance that this backend can give."""
+        ...
+
+    async def open(self) -> BackendFacts:
+        """Load or connect; raises UnreachableError or a UsageError with the reason."""
+        ...
+
+    async def configure(self, spec: SpecConfig, batch_size: int) -> None:
+        """Switch to a point, with at most ``batch_size`` requests running together.
+
+        Nothing may be in flight. A backend whose server fixes the point at launch raises
+        ConfigError unless ``spec`` is what the server runs.
+        """
+        ...
+
+    def stream(self, request: Request) -> AsyncGenerator[Event, None]:
+        """Send one request and yield what comes back."""
+        ...
+
+    async def close(self) -> None:
+        """Release everything; never raises."""
+        ...
+
+
+@runtime_checkable
+class GapProbe(Protocol):
+    """A backend that can look at the target's logits, to judge a near-tie (semantics.md 18)."""
+
+    def top2_gap(self, request: Request, output_ids: Sequence[int]) -> float:
+        """Relative gap of the two best logits after the prompt and ``output_ids``.
+
+        (first − second) / max(|first|, 1), from a plain forward over the whole sequence.
+        """
+        ...

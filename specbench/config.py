@@ -1,0 +1,289 @@
+"""What a run is asked to do: frozen settings, strict loading, and the pure ``resolve``.
+
+Names are SGLang's (semantics.md 1): ``num_steps`` K is the draft depth, ``topk`` b the branching,
+``num_draft_tokens`` N the nodes given to verification with the root counted.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import enum
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self, TypeVar
+
+from specbench.errors import ConfigError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpecConfig:
+    """One point of speculation. ``num_steps`` 0 drafts nothing: the baseline.
+
+    Raises:
+        ConfigError: the three numbers contradict each other; both sides are named.
+    """
+
+    num_steps: int
+    topk: int
+    num_draft_tokens: int
+
+    def __post_init__(self) -> None:
+        k, b, n = self.num_steps, self.topk, self.num_draft_tokens
+        if k < 0 or b < 1 or n < 1:
+            raise ConfigError(
+                f"num_steps={k} topk={b} num_draft_tokens={n} holds a value that is too small.",
+                expected="num_steps >= 0, topk >= 1 and num_draft_tokens >= 1 are needed.",
+            )
+        if k == 0 and (b != 1 or n != 1):
+            raise ConfigError(
+                f"num_steps=0 drafts nothing, but topk={b} num_draft_tokens={n} asks for "
+                f"{n - 1} nodes.",
+                todo="Set topk=1 and num_draft_tokens=1 for the baseline, or num_steps over 0.",
+            )
+        if k > 0 and b == 1 and n != k + 1:
+            raise ConfigError(
+                f"num_steps={k} topk=1 drafts a chain of {k}, but num_draft_tokens={n} asks for "
+                f"{n - 1} nodes.",
+                expected=f"SGLang would silently use {k + 1}.",
+                todo=f"Set num_draft_tokens={k + 1}, or topk>1 for a tree.",
+            )
+        if k > 0 and b > 1 and not 2 <= n <= self.most_nodes(k, b) + 1:
+            raise ConfigError(
+                f"num_draft_tokens={n} does not fit num_steps={k} topk={b}, which can propose "
+                f"{self.most_nodes(k, b)} nodes.",
+                expected=f"2..{self.most_nodes(k, b) + 1} is legal, the root counted.",
+                todo="Lower num_draft_tokens, or raise num_steps or topk.",
+            )
+
+    @staticmethod
+    def most_nodes(num_steps: int, topk: int) -> int:
+        """Nodes that drafting can propose, root not counted: b + (K - 1)·b² (engine-spec 4.3)."""
+        return topk + (num_steps - 1) * topk * topk if num_steps else 0
+
+    @classmethod
+    def baseline(cls) -> Self:
+        """No speculation: the empty tree."""
+        return cls(num_steps=0, topk=1, num_draft_tokens=1)
+
+    @classmethod
+    def chain(cls, num_steps: int) -> Self:
+        """The chain of ``num_steps`` drafts (0 gives the baseline)."""
+        return cls(num_steps=num_steps, topk=1, num_draft_tokens=num_steps + 1)
+
+    @classmethod
+    def from_vllm(cls, num_speculative_tokens: int) -> Self:
+        """vLLM's ``num_speculative_tokens``, which counts neither root nor bonus."""
+        return cls.chain(num_speculative_tokens)
+
+    @property
+    def is_baseline(self) -> bool:
+        """True when nothing is drafted."""
+        return self.num_steps == 0
+
+    @property
+    def is_chain(self) -> bool:
+        """True for a chain of at least one draft."""
+        return self.num_steps > 0 and self.topk == 1
+
+    @property
+    def point_id(self) -> str:
+        """A short stable name: ``base``, ``k3`` for a chain, ``k3b2n8`` for a tree."""
+        if self.is_baseline:
+            return "base"
+        if self.topk == 1:
+            return f"k{self.num_steps}"
+        return f"k{self.num_steps}b{self.topk}n{self.num_draft_tokens}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineConfig:
+    """The in-process engine. ``auto`` is resolved when the models are loaded, and recorded."""
+
+    device: str = "auto"
+    dtype: str = "auto"
+    threads: int = 1
+    max_batch_size: int = 4
+    max_len: int = 1024
+    use_graphs: bool = True
+    force_share_embed: bool = False
+
+    def __post_init__(self) -> None:
+        if self.dtype not in ("auto", "float64", "float32", "bfloat16", "float16"):
+            raise ConfigError(
+                f"dtype={self.dtype!r} is unknown.",
+                expected="One of auto, float64, float32, bfloat16, float16.",
+            )
+        for name in ("threads", "max_batch_size", "max_len"):
+            if getattr(self, name) < 1:
+                raise ConfigError(
+                    f"{name}={getattr(self, name)}.", expected="At least 1 is needed."
+                )
+
+
+class Arrival(enum.StrEnum):
+    """How the requests of an open loop are spaced."""
+
+    CONSTANT = "constant"
+    POISSON = "poisson"
+    GAMMA = "gamma"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadConfig:
+    """Closed loop (``request_rate`` None: ``concurrency`` in flight) or open loop.
+
+    ``burstiness`` is the shape of the gamma distribution of gaps: 1 is Poisson, below 1 burstier.
+    """
+
+    concurrency: int = 1
+    request_rate: float | None = None
+    arrival: Arrival = Arrival.POISSON
+    burstiness: float = 1.0
+    warmup_requests: int = 1
+    timeout_s: float = 600.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.concurrency < 1:
+            raise ConfigError(f"concurrency={self.concurrency}.", expected="At least 1 is needed.")
+        if self.request_rate is not None and not self.request_rate > 0:
+            raise ConfigError(
+                f"request_rate={self.request_rate}.",
+                expected="A positive number of requests per second, or none for a closed loop.",
+            )
+        if not self.burstiness > 0:
+            raise ConfigError(f"burstiness={self.burstiness}.", expected="A positive number.")
+        if self.warmup_requests < 0 or not self.timeout_s > 0:
+            raise ConfigError("warmup_requests is negative or timeout_s is not positive.")
+
+    @property
+    def open_loop(self) -> bool:
+        """True when requests are sent on a schedule."""
+        return self.request_rate is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Override:
+    """One value that an engine would change in silence, and why."""
+
+    name: str
+    asked: str
+    resolved: str
+    reason: str
+
+
+def resolve(
+    *, num_steps: int, topk: int | None, num_draft_tokens: int | None, as_engine: str | None = None
+) -> tuple[SpecConfig, tuple[Override, ...]]:
+    """Turn what was asked into a SpecConfig and the list of what was changed, and why.
+
+    Without ``as_engine`` only values that were left out are filled in, and a conflict raises.
+    With ``sglang`` or ``vllm`` the engine's own silent rules apply (engine-spec 4.1 rule 8, 4.4).
+
+    Raises:
+        ConfigError: the values conflict, or ``as_engine`` is unknown.
+    """
+    if as_engine not in (None, "sglang", "vllm"):
+        raise ConfigError(f"as_engine={as_engine!r} is unknown.", expected="sglang or vllm.")
+    overrides: list[Override] = []
+
+    def change(name: str, asked: object, value: int, reason: str) -> int:
+        if asked != value:
+            overrides.append(
+                Override(name=name, asked=str(asked), resolved=str(value), reason=reason)
+            )
+        return value
+
+    if num_steps == 0:
+        if as_engine is None and (topk not in (None, 1) or num_draft_tokens not in (None, 1)):
+            SpecConfig(num_steps=0, topk=topk or 1, num_draft_tokens=num_draft_tokens or 1)
+        change("topk", topk, 1, "num_steps=0 drafts nothing")
+        change("num_draft_tokens", num_draft_tokens, 1, "num_steps=0 drafts nothing")
+        return SpecConfig.baseline(), tuple(overrides)
+    if topk is None:
+        topk = change("topk", None, 1, "left out: a chain")
+    if as_engine == "vllm" and topk != 1:
+        topk = change("topk", topk, 1, "vLLM 0.32 drafts chains only")
+    if topk == 1 and (num_draft_tokens is None or as_engine is not None):
+        reason = "left out: a chain of num_steps, root counted"
+        if num_draft_tokens is not None:
+            reason = f"{as_engine} uses num_steps + 1 when topk is 1 (only a warning in its log)"
+        num_draft_tokens = change("num_draft_tokens", num_draft_tokens, num_steps + 1, reason)
+    if num_draft_tokens is None:
+        raise ConfigError(
+            f"num_steps={num_steps} topk={topk} is a tree, but num_draft_tokens is not given.",
+            expected=f"2..{SpecConfig.most_nodes(num_steps, topk) + 1}, the root counted.",
+            todo="Give --num-draft-tokens.",
+        )
+    spec = SpecConfig(num_steps=num_steps, topk=topk, num_draft_tokens=num_draft_tokens)
+    return spec, tuple(overrides)
+
+
+def load_strict(cls: type[T], values: Mapping[str, Any], *, source: str) -> T:
+    """Build dataclass ``cls`` from plain data; unknown keys and wrong types are errors.
+
+    Args:
+        cls: a dataclass of this package.
+        values: parsed JSON or TOML.
+        source: where the values come from, for the message.
+
+    Raises:
+        ConfigError: an unknown key (with "did you mean"), a missing one, or a wrong type.
+    """
+    if not isinstance(values, Mapping):
+        raise ConfigError(
+            f"{source} holds a {type(values).__name__}.", expected=f"A table of {cls.__name__}."
+        )
+    fields = {f.name: f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]  # T is a dataclass
+    hints = typing.get_type_hints(cls)
+    for key in values:
+        if key not in fields:
+            near = difflib.get_close_matches(str(key), fields, n=1)
+            hint = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(fields)}."
+            raise ConfigError(f"{source}: unknown key {key!r}.", todo=hint)
+    for name, field in fields.items():
+        required = (
+            field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        )
+        if required and name not in values:
+            raise ConfigError(f"{source}: key {name!r} is missing.")
+    return cls(**{k: _coerce(v, hints[k], f"{source}: {k}") for k, v in values.items()})
+
+
+def _coerce(value: Any, hint: Any, where: str) -> Any:
+    """``value`` as ``hint``: nested dataclasses, enums, tuples and unions of plain types."""
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        if value is None and type(None) in args:
+            return None
+        real = [a for a in args if a is not type(None)]
+        return _coerce(value, real[0], where) if len(real) == 1 else value
+    if origin is tuple and isinstance(value, list | tuple):
+        inner = [args[0]] * len(value) if args[-1] is Ellipsis else list(args)
+        if len(inner) != len(value):
+            raise ConfigError(f"{where} holds {len(value)} values.", expected=f"{len(inner)}.")
+        return tuple(_coerce(v, t, where) for v, t in zip(value, inner, strict=True))
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        return value if isinstance(value, hint) else load_strict(hint, value, source=where)
+    if isinstance(hint, type) and issubclass(hint, enum.Enum):
+        try:
+            return hint(value)
+        except ValueError:
+            names = ", ".join(str(m.value) for m in hint)
+            raise ConfigError(
+                f"{where}={value!r} is unknown.", expected=f"One of {names}."
+            ) from None
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if isinstance(hint, type) and (
+        not isinstance(value, hint) or (hint is not bool and isinstance(value, bool))
+    ):
+        raise ConfigError(
+            f"{where}={value!r} is a {type(value).__name__}.", expected=f"A {hint.__name__}."
+        )
+    return value

@@ -1,0 +1,1 @@
+"""Target and draft models, and what they are made of."""

@@ -1,0 +1,1 @@
+"""Sending requests: when they are due, and keeping to it."""

@@ -1,0 +1,1 @@
+"""Pure functions of traces: acceptance, latency, throughput, validity and their statistics."""

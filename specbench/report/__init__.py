@@ -1,0 +1,1 @@
+"""What people read: tables, plots and Markdown made from metrics."""

@@ -1,0 +1,91 @@
+"""The composition root: a backend, a workload's requests and a point become one ArmRun.
+
+The one place that knows every kind of backend; torch is imported only when the in-process
+engine is asked for.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+from specbench.backends.base import Backend
+from specbench.config import EngineConfig, LoadConfig, SpecConfig
+from specbench.errors import ConfigError
+from specbench.load.generator import run_load
+from specbench.request import Request
+from specbench.trace import ArmRun
+
+
+def inprocess_backend(
+    target: Path,
+    draft: Path | None,
+    engine: EngineConfig,
+    *,
+    capture_ids: tuple[int, ...] | None = None,
+    capture_default: bool = False,
+) -> Backend:
+    """The in-process engine on a model pair; nothing is loaded before ``open``.
+
+    Raises:
+        ConfigError: the ``engine`` extra is not installed.
+    """
+    try:
+        from specbench.backends.inprocess import InProcessBackend
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"The in-process engine needs {error.name}, which is not installed.",
+            todo="Install specbench[engine], or give --server URL to measure an outside server.",
+        ) from error
+    return InProcessBackend(
+        target, draft, engine, capture_ids=capture_ids, capture_default=capture_default
+    )
+
+
+def remote_backend(server: str, kind: str, *, api_key: str | None, timeout_s: float) -> Backend:
+    """A backend for the server at ``server``; ``kind`` is openai, completions or sglang.
+
+    Raises:
+        ConfigError: ``kind`` is unknown or the address is not an http(s) URL.
+    """
+    from specbench.backends.openai import OpenAIBackend
+    from specbench.backends.sglang import SGLangBackend
+
+    if kind in ("auto", "openai"):
+        return OpenAIBackend(server, api_key=api_key, timeout_s=timeout_s)
+    if kind == "sglang":
+        return SGLangBackend(server, api_key=api_key, timeout_s=timeout_s)
+    raise ConfigError(f"backend={kind!r} is unknown.", expected="auto, openai or sglang.")
+
+
+async def run_block(
+    backend: Backend,
+    *,
+    spec: SpecConfig,
+    workload: str,
+    temperature: float,
+    batch_size: int,
+    block: int,
+    requests: Sequence[Request],
+    load: LoadConfig,
+    warmup: int,
+) -> ArmRun:
+    """Send one block of requests at one point and return what happened.
+
+    In a closed loop ``batch_size`` requests are in flight; in an open loop it is the most that
+    the backend runs together. ``warmup`` requests are sent first and left out of the result.
+    """
+    await backend.configure(spec, batch_size)
+    settings = dataclasses.replace(load, concurrency=batch_size, warmup_requests=warmup)
+    result = await run_load(backend, requests, settings)
+    return ArmRun(
+        point_id=spec.point_id,
+        workload=workload,
+        batch_size=batch_size,
+        temperature=temperature,
+        block=block,
+        started_ns=result.started_ns,
+        wall_ns=result.wall_ns,
+        requests=tuple(trace for trace in result.traces if not trace.warmup),
+    )

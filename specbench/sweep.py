@@ -1,0 +1,224 @@
+"""A sweep: every point of a grid in interleaved blocks, saved block by block, resumable.
+
+Arms of one cell (workload, temperature, batch size) take turns on the same prompts: block after
+block, each block once per arm, the order rotated so that no arm always goes first (semantics.md
+13). A killed sweep goes on with the next block; counts are those of one that was not killed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from specbench.backends.base import Backend, BackendFacts
+from specbench.config import EngineConfig, LoadConfig, Override, load_strict
+from specbench.errors import ConfigError
+from specbench.grid import Grid, Point, expand
+from specbench.request import Request, SamplingParams
+from specbench.run import run_block
+from specbench.store import RunDir
+from specbench.trace import ArmRun
+from specbench.workload import Workload
+
+ArmKey = tuple[str, str, int, float, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepSpec:
+    """What a sweep is asked to do; stored in run.json and compared when it is resumed.
+
+    ``requests`` is the number of prompts of each arm, split into ``blocks`` blocks. Paths are
+    None for the shipped pair; ``server`` is the address of an outside server.
+    """
+
+    target: str | None = None
+    draft: str | None = None
+    server: str | None = None
+    backend: str = "auto"
+    workloads: tuple[str, ...] = ("default",)
+    num_steps: tuple[int, ...] = (0, 1, 2, 3, 5)
+    topk: tuple[int, ...] = (1, 4)
+    num_draft_tokens: tuple[int, ...] = (8, 16)
+    batch_sizes: tuple[int, ...] = (1,)
+    temperatures: tuple[float, ...] = (0.0,)
+    requests: int = 20
+    blocks: int = 2
+    max_tokens: int | None = None
+    seed: int = 0
+    capture_ids: tuple[int, ...] | None = None
+    capture_default: bool = False
+    as_engine: str | None = None
+    engine: EngineConfig = EngineConfig()
+    load: LoadConfig = LoadConfig()
+
+    def __post_init__(self) -> None:
+        if self.requests < 1 or not 1 <= self.blocks <= self.requests:
+            raise ConfigError(
+                f"requests={self.requests} blocks={self.blocks}.",
+                expected="At least one block, and no more blocks than requests.",
+            )
+        for name in ("workloads", "num_steps", "topk", "num_draft_tokens"):
+            if not getattr(self, name):
+                raise ConfigError(f"{name} is empty.", expected="At least one value.")
+        if not self.batch_sizes or min(self.batch_sizes) < 1:
+            raise ConfigError(f"batch_sizes={self.batch_sizes}.", expected="Each at least 1.")
+        if not self.temperatures or min(self.temperatures) < 0:
+            raise ConfigError(f"temperatures={self.temperatures}.", expected="Each at least 0.")
+
+    def grid(self) -> Grid:
+        """The points to run and what was dropped."""
+        return expand(self.num_steps, self.topk, self.num_draft_tokens, as_engine=self.as_engine)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, the inverse of ``from_json``."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any], *, source: str) -> SweepSpec:
+        """Read what ``to_json`` wrote; raises ConfigError on unknown keys or wrong types."""
+        return load_strict(cls, values, source=source)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One block of one arm: what the sweep does between two saves."""
+
+    point: Point
+    workload: Workload
+    temperature: float
+    batch_size: int
+    block: int
+    requests: tuple[Request, ...]
+
+    @property
+    def key(self) -> ArmKey:
+        """What identifies the block in a run directory."""
+        return (
+            self.point.point_id,
+            self.workload.name,
+            self.batch_size,
+            self.temperature,
+            self.block,
+        )
+
+
+class Observer(Protocol):
+    """Watches a sweep: a progress bar, a live page, a log."""
+
+    def started(self, jobs: int, done: int) -> None:
+        """``jobs`` blocks in all, of which ``done`` were there already."""
+        ...
+
+    def saved(self, job: Job, arm: ArmRun) -> None:
+        """A block has been measured and is on disk."""
+        ...
+
+
+def plan_jobs(spec: SweepSpec, points: Sequence[Point], workloads: Sequence[Workload]) -> list[Job]:
+    """All blocks in the order in which they run; pure, the same for the same arguments."""
+    return [
+        job
+        for workload in workloads
+        for temperature in spec.temperatures
+        for batch_size in spec.batch_sizes
+        for job in _cell(spec, points, workload, temperature, batch_size)
+    ]
+
+
+def _cell(
+    spec: SweepSpec,
+    points: Sequence[Point],
+    workload: Workload,
+    temperature: float,
+    batch_size: int,
+) -> Iterator[Job]:
+    """The jobs of one cell: block by block, arms rotated by one from block to block."""
+    sampling = SamplingParams(
+        temperature=temperature, max_tokens=spec.max_tokens or workload.max_tokens
+    )
+    asked = tuple(
+        dataclasses.replace(
+            request,
+            sampling=dataclasses.replace(request.sampling, seed=spec.seed * 1_000_003 + index),
+        )
+        for index, request in enumerate(workload.requests(spec.requests, sampling))
+    )
+    for block in range(spec.blocks):
+        part = asked[block * len(asked) // spec.blocks : (block + 1) * len(asked) // spec.blocks]
+        turn = block % len(points)
+        for point in (*points[turn:], *points[:turn]):
+            yield Job(
+                point=point,
+                workload=workload,
+                temperature=temperature,
+                batch_size=batch_size,
+                block=block,
+                requests=part,
+            )
+
+
+async def run_sweep(
+    spec: SweepSpec,
+    *,
+    backend: Backend,
+    points: Sequence[Point],
+    workloads: Sequence[Workload],
+    run_dir: RunDir,
+    observer: Observer,
+) -> None:
+    """Run every block that the run directory does not hold yet, saving each when it ends.
+
+    A cancelled sweep leaves whole blocks only.
+    """
+    jobs = plan_jobs(spec, points, workloads)
+    done = run_dir.blocks()
+    todo = [job for job in jobs if job.key not in done]
+    observer.started(len(jobs), len(jobs) - len(todo))
+    warm: set[tuple[str, int]] = set()
+    for job in todo:
+        cold = (job.point.point_id, job.batch_size) not in warm
+        arm = await run_block(
+            backend,
+            spec=job.point.spec,
+            workload=job.workload.name,
+            temperature=job.temperature,
+            batch_size=job.batch_size,
+            block=job.block,
+            requests=job.requests,
+            load=spec.load,
+            warmup=spec.load.warmup_requests if cold else 0,
+        )
+        warm.add((job.point.point_id, job.batch_size))
+        run_dir.save_block(arm)
+        observer.saved(job, arm)
+
+
+def describe(
+    spec: SweepSpec, grid: Grid, facts: BackendFacts, workloads: Sequence[Workload]
+) -> dict[str, Any]:
+    """The part of run.json that says what was asked and what it was resolved to."""
+    return {
+        "asked": spec.to_json(),
+        "resolved": {
+            "points": [
+                {
+                    "point_id": point.point_id,
+                    **dataclasses.asdict(point.spec),
+                    "derived": point.derived,
+                    "overrides": [_override(o) for o in point.overrides],
+                }
+                for point in grid.points
+            ],
+            "backend": facts.backend,
+            "target": facts.target,
+            "draft": facts.draft,
+            "workloads": {w.name: w.sha256 for w in workloads},
+        },
+        "dropped": [dataclasses.asdict(gone) for gone in grid.dropped],
+    }
+
+
+def _override(override: Override) -> dict[str, str]:
+    return dataclasses.asdict(override)
