@@ -109,7 +109,7 @@ PLOTS: tuple[Plot, ...] = (
         "{he} cut two tall pines and dragged them to the bank with a borrowed donkey.|The first rope broke, the second was too short, and the third one held.",
         "On the other side {friend} had begun to build as well, without saying a word.|On Saturday a plank was still missing in the middle.",
         "They met above the water and shook hands.|{friend} laid down the kitchen door, and it fitted.",
-        "Today half of {place} walks across it and nobody remembers the long way round.|They ate supper on the bridge that night, with their feet above the water.",
+        "Today half the village walks across it and nobody remembers the long way round.|They ate supper on the bridge that night, with their feet above the water.",
     )),
     ("portrait", "is asked to paint a portrait of the mayor", (
         "The mayor of {place} wanted a portrait and sent for {hero}.|{hero}, who was really a {job}, had once painted a sign, and so the mayor sent for {him}.",

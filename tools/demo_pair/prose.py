@@ -102,7 +102,7 @@ LETTERS: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 
 DIARY: dict[str, tuple[str, tuple[str, ...]]] = {
-    "harvest": ("the {food} harvest", (
+    "harvest": ("the harvest of {food}", (
         "Up at five. {weather}.|We began early, while {weather}.", "By noon we had filled nine baskets with {food}.|The {food} were small this year but sweet.",
         "{friend} fell off the ladder and landed in the straw, unhurt.|{friend} sang all day, mostly the same song.", "My back aches, but the cellar is full.|Tired, happy, and in bed by eight.",
     )),

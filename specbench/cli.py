@@ -1,0 +1,201 @@
+"""The command line: parses, calls, prints. Exit codes: 0 done, 1 a gate failed, 2 wrong use,
+3 the run broke (what was measured is kept).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+
+from specbench import __version__, commands
+from specbench.config import Arrival
+from specbench.errors import SpecbenchError
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code. A SpecbenchError becomes one clear line."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    args = build_parser().parse_args(words)
+    args.command_line = ("specbench", *words)
+    errors = Console(stderr=True, highlight=False, soft_wrap=True)
+    try:
+        return int(args.run(args))
+    except SpecbenchError as error:
+        errors.print(f"[bold red]specbench: error:[/] {_escape(str(error))}")
+        return error.exit_code
+    except KeyboardInterrupt:
+        errors.print("specbench: interrupted before anything was measured.")
+        return 3
+
+
+def _escape(text: str) -> str:
+    return text.replace("[", r"\[")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    parser = argparse.ArgumentParser(
+        prog="specbench",
+        description="Benchmark and acceptance-rate profiler for speculative decoding.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"specbench {__version__}")
+    subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    _add_sweep(subparsers)
+    _add_serve(subparsers)
+    _add_report(subparsers)
+    return parser
+
+
+def _add_models(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("models (neither flag: the shipped demo pair)")
+    group.add_argument("--target", metavar="DIR", help="target checkpoint (safetensors)")
+    group.add_argument("--draft", metavar="DIR", help="EAGLE-3 draft checkpoint (safetensors)")
+    group.add_argument(
+        "--capture-ids",
+        metavar="K,K,K",
+        help="physical residual indices for a draft that names no layer ids",
+    )
+    group.add_argument(
+        "--capture-default",
+        action="store_true",
+        default=None,
+        help="take the default 2, n//2, n-3 for a draft that names no layer ids",
+    )
+    group.add_argument("--dtype", help="float32 (default on CPU), bfloat16, float16 or float64")
+    group.add_argument("--device", help="cpu or cuda (default: cuda where there is one)")
+    group.add_argument("--threads", type=int, metavar="N", help="CPU threads of torch (default 1)")
+    group.add_argument("--max-len", type=int, metavar="N", help="longest sequence (default 1024)")
+
+
+def _add_grid(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("grid (lists and ranges: 1,3,5 or 1..7; SGLang's meaning)")
+    group.add_argument(
+        "--num-steps", "--speculative-num-steps", metavar="LIST", help="draft depth; 0: baseline"
+    )
+    group.add_argument(
+        "--topk", "--speculative-eagle-topk", metavar="LIST", help="branches per node; 1: chain"
+    )
+    group.add_argument(
+        "--num-draft-tokens",
+        "--speculative-num-draft-tokens",
+        metavar="LIST",
+        help="nodes sent to verification, root counted; a chain takes num_steps + 1",
+    )
+    group.add_argument("--batch-size", metavar="LIST", help="requests in flight (default 1)")
+    group.add_argument("--temperature", metavar="LIST", help="0 is greedy (default 0)")
+    group.add_argument(
+        "--as-engine",
+        choices=("sglang", "vllm"),
+        help="resolve conflicts as this engine would, and list each override",
+    )
+
+
+def _add_load(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("workload and load")
+    group.add_argument(
+        "--workload",
+        action="append",
+        metavar="NAME",
+        help="shipped workload, folder, or KIND:PATH of an outside set (repeatable)",
+    )
+    group.add_argument("--requests", type=int, metavar="N", help="prompts per arm")
+    group.add_argument("--blocks", type=int, metavar="N", help="interleaved blocks per arm")
+    group.add_argument("--max-tokens", type=int, metavar="N", help="most new tokens per request")
+    group.add_argument("--seed", type=int, metavar="N", help="seed of sampling and arrivals")
+    group.add_argument(
+        "--request-rate", type=float, metavar="R", help="open loop: requests per second"
+    )
+    group.add_argument(
+        "--arrival", choices=[a.value for a in Arrival], help="open loop: spacing (default poisson)"
+    )
+    group.add_argument(
+        "--burstiness", type=float, metavar="S", help="shape of gamma gaps; below 1 is burstier"
+    )
+    group.add_argument("--warmup", type=int, metavar="N", help="warm-up requests per arm")
+
+
+def _add_sweep(subparsers: Any) -> None:
+    parser = subparsers.add_parser(
+        "sweep",
+        help="measure a grid of points and write summary.csv, report.md and plots",
+        description="Measure every point of a grid against its baseline in interleaved blocks.",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--profile",
+        choices=("quick", "full"),
+        help="defaults for grid and size: quick (about two minutes) or full",
+    )
+    parser.add_argument(
+        "--explain",
+        metavar="K,B,N",
+        help="draw what num_steps, topk, num_draft_tokens draft, verify and emit, and exit",
+    )
+    _add_grid(parser)
+    _add_models(parser)
+    group = parser.add_argument_group("outside server (instead of models)")
+    group.add_argument("--server", metavar="URL", help="address of a running server")
+    group.add_argument(
+        "--backend", choices=("auto", "openai", "sglang"), help="how to talk to it (default auto)"
+    )
+    _add_load(parser)
+    group = parser.add_argument_group("output")
+    group.add_argument("--out", metavar="DIR", help="run directory (default runs/sweep-TIME)")
+    group.add_argument(
+        "--resume", action="store_true", help="go on with the sweep that --out DIR holds"
+    )
+    parser.set_defaults(run=_sweep)
+
+
+def _add_serve(subparsers: Any) -> None:
+    parser = subparsers.add_parser(
+        "serve",
+        help="serve the in-process engine over HTTP (OpenAI and SGLang-native routes)",
+        description="Serve the in-process engine; binds to 127.0.0.1 unless told otherwise.",
+        allow_abbrev=False,
+    )
+    _add_models(parser)
+    parser.add_argument("--num-steps", "--speculative-num-steps", type=int, default=3, metavar="N")
+    parser.add_argument("--topk", "--speculative-eagle-topk", type=int, metavar="N")
+    parser.add_argument(
+        "--num-draft-tokens", "--speculative-num-draft-tokens", type=int, metavar="N"
+    )
+    parser.add_argument("--batch-size", type=int, default=4, metavar="N", help="default 4")
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=8000, help="0 takes a free port")
+    parser.add_argument(
+        "--as-engine", choices=("sglang", "vllm"), help="resolve conflicts as this engine would"
+    )
+    parser.set_defaults(run=_serve)
+
+
+def _add_report(subparsers: Any) -> None:
+    parser = subparsers.add_parser(
+        "report",
+        help="rebuild summary.csv, report.md and plots of a run directory",
+        description="Rebuild every report of a run directory from what was measured.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("run_dir", metavar="RUN_DIR")
+    parser.set_defaults(run=_report)
+
+
+def _sweep(args: argparse.Namespace) -> int:
+    return commands.sweep(args, Console(highlight=False))
+
+
+def _serve(args: argparse.Namespace) -> int:
+    return commands.serve(args, Console(highlight=False))
+
+
+def _report(args: argparse.Namespace) -> int:
+    return commands.report(args, Console(highlight=False))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
