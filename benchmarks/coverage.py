@@ -144,16 +144,16 @@ def coverage(
     hits = 0
     for _ in range(simulations):
         drawn = simulate(generator, requests)
-        low, high = method(
-            drawn.paired_times if accept_length is None else drawn.tokens_and_steps
-        )
+        low, high = method(drawn.paired_times if accept_length is None else drawn.tokens_and_steps)
         hits += low <= truth <= high
     return hits / simulations
 
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--simulations", type=int, default=1000)
     parser.add_argument("--requests", default="12,30,100")
     parser.add_argument("--seed", type=int, default=1)

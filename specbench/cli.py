@@ -11,7 +11,7 @@ from typing import Any
 
 from rich.console import Console
 
-from specbench import __version__, commands
+from specbench import __version__
 from specbench.config import Arrival
 from specbench.errors import SpecbenchError
 
@@ -185,15 +185,24 @@ def _add_report(subparsers: Any) -> None:
     parser.set_defaults(run=_report)
 
 
+# Commands are imported when they run, so that --help and a wrong flag answer at once.
+
+
 def _sweep(args: argparse.Namespace) -> int:
+    from specbench import commands
+
     return commands.sweep(args, Console(highlight=False))
 
 
 def _serve(args: argparse.Namespace) -> int:
+    from specbench import commands
+
     return commands.serve(args, Console(highlight=False))
 
 
 def _report(args: argparse.Namespace) -> int:
+    from specbench import commands
+
     return commands.report(args, Console(highlight=False))
 
 

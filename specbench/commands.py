@@ -1,45 +1,48 @@
-"""What each subcommand does with its parsed flags: build the settings, run, print the result."""
+"""What each subcommand does with its settings: run, save, print."""
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
-import datetime
+import asyncio
+import contextlib
+import datetime as dt
 import os
-from collections.abc import Mapping
+import signal
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from specbench.config import Arrival, EngineConfig, LoadConfig
-from specbench.errors import ConfigError, OutputError
-from specbench.grid import Grid, parse_values
-from specbench.sweep import Job, SweepSpec
-from specbench.trace import ArmRun
+from specbench import demo, flags
+from specbench.backends.base import Backend, GapProbe
+from specbench.conclude import conclude, facts_json
+from specbench.config import EngineConfig
+from specbench.errors import ConfigError, OutputError, SpecbenchError
+from specbench.explain import explain
+from specbench.grid import Grid
+from specbench.progress import ProgressBar
+from specbench.provenance import collect
+from specbench.report import terminal
+from specbench.run import inprocess_backend, remote_backend
+from specbench.server.app import build_app
+from specbench.server.app import serve as start_server
+from specbench.store import RunDir, check_folder
+from specbench.sweep import SweepSpec, describe, plan_jobs, run_sweep
+from specbench.workload import Workload, load_workload
 
+T = TypeVar("T")
 API_KEY_VARIABLE = "SPECBENCH_API_KEY"
 
-# Defaults of each profile: flags that are given win over them.
-PROFILES: Mapping[str, Mapping[str, Any]] = {
-    "quick": {
-        "num_steps": (0, 1, 2, 3, 5, 7),
-        "topk": (1, 4),
-        "num_draft_tokens": (8, 16),
-        "batch_sizes": (1, 4),
-        "requests": 20,
-        "blocks": 2,
-    },
-    "full": {
-        "num_steps": (0, 1, 2, 3, 4, 5, 6, 7),
-        "topk": (1, 2, 4, 8),
-        "num_draft_tokens": (4, 8, 16, 32),
-        "batch_sizes": (1, 2, 4, 8),
-        "requests": 100,
-        "blocks": 5,
-    },
-}
+
+def run_async(work: Coroutine[Any, Any, T]) -> T:
+    """Run ``work`` on uvloop where it is installed, else on asyncio's own loop."""
+    try:
+        import uvloop
+    except ModuleNotFoundError:
+        return asyncio.run(work)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(work)
 
 
 def api_key() -> str | None:
@@ -47,82 +50,163 @@ def api_key() -> str | None:
     return os.environ.get(API_KEY_VARIABLE) or None
 
 
-def sweep_spec(args: argparse.Namespace) -> SweepSpec:
-    """The flags of ``specbench sweep`` over the profile's defaults.
+def sweep(args: argparse.Namespace, console: Console) -> int:
+    """``specbench sweep``: measure, save, report. Ctrl-C keeps what was measured."""
+    if args.explain:
+        console.print(explain(flags.point(args.explain, "--explain")), markup=False)
+        return 0
+    out = Path(args.out or f"runs/sweep-{dt.datetime.now(dt.UTC).astimezone():%Y%m%d-%H%M%S}")
+    spec = _resumed_spec(args, out) if args.resume else flags.sweep_spec(args)
+    grid = spec.grid()
+    workloads = [load_workload(name) for name in spec.workloads]
+    jobs = plan_jobs(spec, grid.points, workloads)
+    check_folder(out, resume=args.resume)
+    console.print(
+        f"{len(grid.points)} points, {len(grid.dropped)} combinations dropped, {len(jobs)} blocks; "
+        f"writing to {out}",
+        markup=False,
+    )
+    try:
+        run_async(_measure(spec, grid, workloads, out, args, console))
+    except (KeyboardInterrupt, SpecbenchError) as stopped:
+        _keep(out, console)
+        if isinstance(stopped, KeyboardInterrupt):
+            console.print(f"Interrupted. Go on with: specbench sweep --resume --out {out}")
+            return 3
+        raise
+    _show(out, console)
+    return 0
+
+
+async def _measure(
+    spec: SweepSpec,
+    grid: Grid,
+    workloads: Sequence[Workload],
+    out: Path,
+    args: argparse.Namespace,
+    console: Console,
+) -> None:
+    """Load the models once, run every block, and conclude while the models are at hand."""
+    backend = _backend(spec)
+    try:
+        facts = await backend.open()
+        inputs = {key: value for w in workloads for key, value in w.facts().items()}
+        run_json = describe(spec, grid) | {
+            "facts": facts_json(facts),
+            "provenance": collect(
+                args.command_line, device=facts.device, inputs={**facts.inputs, **inputs}
+            ),
+        }
+        make = RunDir.resume if args.resume else RunDir.create
+        with make(out, run_json) as run_dir:
+            with ProgressBar(console) as bar:
+                await run_sweep(
+                    spec,
+                    backend=backend,
+                    points=grid.points,
+                    workloads=workloads,
+                    run_dir=run_dir,
+                    observer=bar,
+                )
+            for note in run_dir.notes:
+                console.print(f"note: {note}", markup=False)
+            conclude(run_dir, gap=backend.top2_gap if isinstance(backend, GapProbe) else None)
+            run_dir.finish()
+    finally:
+        await backend.close()
+
+
+def _backend(spec: SweepSpec) -> Backend:
+    if spec.server is not None:
+        return remote_backend(spec.server, spec.backend, api_key=api_key())
+    return _inprocess(spec.target, spec.draft, spec.engine, spec.capture_ids, spec.capture_default)
+
+
+def _inprocess(
+    target: str | None,
+    draft: str | None,
+    engine: EngineConfig,
+    capture_ids: tuple[int, ...] | None,
+    capture_default: bool | None,
+) -> Backend:
+    """The engine on the given pair, or on the shipped one when neither folder is given."""
+    if target is None and draft is not None:
+        raise ConfigError("--draft is given without --target.", todo="Give both, or neither.")
+    shipped = target is None
+    return inprocess_backend(
+        demo.TARGET if target is None else Path(target),
+        demo.DRAFT if shipped else (None if draft is None else Path(draft)),
+        engine,
+        capture_ids=capture_ids,
+        capture_default=bool(capture_default),
+    )
+
+
+def _resumed_spec(args: argparse.Namespace, out: Path) -> SweepSpec:
+    """What the run in ``out`` was asked; flags that are given again must agree with it.
 
     Raises:
-        ConfigError: a flag is malformed or contradicts another.
+        ConfigError: no --out, or other flags are given.
+        OutputError: there is no run in ``out``.
     """
-    if args.server and (args.target or args.draft):
+    if args.out is None:
+        raise ConfigError("--resume is given without --out.", todo="Give --out RUN_DIR.")
+    with RunDir.open(out) as run_dir:
+        before = SweepSpec.from_json(run_dir.run_json["asked"], source=f"{out}/run.json: asked")
+    if flags.any_sweep_flag(args) and flags.sweep_spec(args) != before:
         raise ConfigError(
-            "--server and --target/--draft are given together.",
-            expected="An outside server brings its own models.",
+            f"The flags ask for another sweep than the one in {out}.",
+            expected="--resume takes all settings from the run directory.",
+            todo="Leave the other flags out, or choose a new --out.",
         )
-    if args.capture_ids and args.capture_default:
-        raise ConfigError(
-            "--capture-ids and --capture-default are given together.", expected="One of them."
-        )
-    given = {
-        "target": args.target,
-        "draft": args.draft,
-        "server": args.server,
-        "backend": args.backend,
-        "workloads": tuple(args.workload) if args.workload else None,
-        "num_steps": _values(args.num_steps, "--num-steps", 0),
-        "topk": _values(args.topk, "--topk", 1),
-        "num_draft_tokens": _values(args.num_draft_tokens, "--num-draft-tokens", 1),
-        "batch_sizes": _values(args.batch_size, "--batch-size", 1),
-        "temperatures": _temperatures(args.temperature),
-        "requests": args.requests,
-        "blocks": args.blocks,
-        "max_tokens": args.max_tokens,
-        "seed": args.seed,
-        "capture_ids": _values(args.capture_ids, "--capture-ids", 0),
-        "capture_default": args.capture_default,
-        "as_engine": args.as_engine,
-    }
-    chosen = dict(PROFILES[args.profile or "quick"])
-    chosen |= {key: value for key, value in given.items() if value is not None}
-    chosen["blocks"] = min(chosen["blocks"], chosen["requests"]) if not args.blocks else args.blocks
-    load = LoadConfig(**_load_flags(args))
-    engine = engine_config(args, max_batch_size=max(chosen["batch_sizes"]))
-    return SweepSpec(**chosen, load=load, engine=engine)
+    return before
 
 
-def _load_flags(args: argparse.Namespace) -> dict[str, Any]:
-    if args.request_rate is None and (args.arrival or args.burstiness):
-        raise ConfigError(
-            "--arrival or --burstiness is given without --request-rate.",
-            expected="They shape an open loop.",
-            todo="Give --request-rate, or leave them out.",
-        )
-    flags = {
-        "request_rate": args.request_rate,
-        "arrival": Arrival(args.arrival) if args.arrival else None,
-        "burstiness": args.burstiness,
-        "warmup_requests": args.warmup,
-        "seed": args.seed,
-    }
-    return {key: value for key, value in flags.items() if value is not None}
+def _keep(out: Path, console: Console) -> None:
+    """After a break: write the reports of whatever blocks are on disk, if there are any."""
+    with contextlib.suppress(OutputError), RunDir.open(out) as run_dir:
+        if run_dir.blocks():
+            conclude(run_dir)
+            console.print(f"{len(run_dir.blocks())} blocks are kept in {out}.", markup=False)
 
 
-def engine_config(args: argparse.Namespace, *, max_batch_size: int) -> EngineConfig:
-    """The engine's settings from the model flags."""
-    flags = {name: getattr(args, name) for name in ("dtype", "device", "threads", "max_len")}
-    given = {key: value for key, value in flags.items() if value is not None}
-    return EngineConfig(max_batch_size=max_batch_size, **given)
+def _show(out: Path, console: Console) -> None:
+    """The last screen: the summary, then the paths of what was written."""
+    with RunDir.open(out) as run_dir:
+        terminal.render(conclude(run_dir), console)
+    names = sorted(p.name for p in out.iterdir() if p.suffix in (".csv", ".md", ".html", ".png"))
+    console.print(f"\nWrote {out}/: {', '.join(names)}", markup=False, soft_wrap=True)
 
 
-def _values(text: str | None, flag: str, least: int) -> tuple[int, ...] | None:
-    return None if text is None else parse_values(text, flag=flag, least=least)
+def report(args: argparse.Namespace, console: Console) -> int:
+    """``specbench report RUN_DIR``: rebuild every report from what was measured."""
+    _show(Path(args.run_dir), console)
+    return 0
 
 
-def _temperatures(text: str | None) -> tuple[float, ...] | None:
-    if text is None:
-        return None
+def serve(args: argparse.Namespace, console: Console) -> int:
+    """``specbench serve``: the engine over HTTP until SIGINT or SIGTERM."""
+    run_async(_serve(args, console))
+    return 0
+
+
+async def _serve(args: argparse.Namespace, console: Console) -> None:
+    spec = flags.single_point(args)
+    engine = flags.engine_config(args, max_batch_size=args.batch_size)
+    backend = _inprocess(
+        args.target, args.draft, engine, flags.capture_ids(args), args.capture_default
+    )
     try:
-        return tuple(dict.fromkeys(float(part) for part in text.split(",")))
-    except ValueError:
-        raise ConfigError(
-            f"--temperature: {text!r} is not a list of numbers.", expected="For example 0,0.7,1."
-        ) from None
+        facts = await backend.open()
+        await backend.configure(spec, args.batch_size)
+        app = build_app(backend, facts, spec=spec, batch_size=args.batch_size, api_key=api_key())
+        server = await start_server(app, args.host, args.port)
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stop.set)
+        console.print(f"{facts.target} with {spec.point_id} on {server.url}", markup=False)
+        await stop.wait()
+        await server.stop()
+    finally:
+        await backend.close()

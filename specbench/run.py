@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from specbench.backends.base import Backend
+from specbench.backends.openai import OpenAIBackend
+from specbench.backends.sglang import SGLangBackend
 from specbench.config import EngineConfig, LoadConfig, SpecConfig
 from specbench.errors import ConfigError
 from specbench.load.generator import run_load
@@ -43,19 +45,16 @@ def inprocess_backend(
     )
 
 
-def remote_backend(server: str, kind: str, *, api_key: str | None, timeout_s: float) -> Backend:
-    """A backend for the server at ``server``; ``kind`` is openai, completions or sglang.
+def remote_backend(server: str, kind: str, *, api_key: str | None) -> Backend:
+    """A backend for the server at ``server``; ``kind`` is auto, openai or sglang.
 
     Raises:
         ConfigError: ``kind`` is unknown or the address is not an http(s) URL.
     """
-    from specbench.backends.openai import OpenAIBackend
-    from specbench.backends.sglang import SGLangBackend
-
     if kind in ("auto", "openai"):
-        return OpenAIBackend(server, api_key=api_key, timeout_s=timeout_s)
+        return OpenAIBackend(server, api_key=api_key)
     if kind == "sglang":
-        return SGLangBackend(server, api_key=api_key, timeout_s=timeout_s)
+        return SGLangBackend(server, api_key=api_key)
     raise ConfigError(f"backend={kind!r} is unknown.", expected="auto, openai or sglang.")
 
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from specbench.backends.base import Backend, BackendFacts
-from specbench.config import EngineConfig, LoadConfig, Override, load_strict
+from specbench.backends.base import Backend
+from specbench.config import EngineConfig, LoadConfig, load_strict
 from specbench.errors import ConfigError
 from specbench.grid import Grid, Point, expand
 from specbench.request import Request, SamplingParams
@@ -117,7 +117,15 @@ class Observer(Protocol):
 
 
 def plan_jobs(spec: SweepSpec, points: Sequence[Point], workloads: Sequence[Workload]) -> list[Job]:
-    """All blocks in the order in which they run; pure, the same for the same arguments."""
+    """All blocks in the order in which they run; pure, the same for the same arguments.
+
+    Raises:
+        ConfigError: two workloads have the same name.
+        WorkloadError: a workload has fewer prompts than are asked for.
+    """
+    names = [workload.name for workload in workloads]
+    if len(set(names)) < len(names):
+        raise ConfigError(f"Workloads {names} repeat a name.", expected="Each a name of its own.")
     return [
         job
         for workload in workloads
@@ -135,16 +143,11 @@ def _cell(
     batch_size: int,
 ) -> Iterator[Job]:
     """The jobs of one cell: block by block, arms rotated by one from block to block."""
-    sampling = SamplingParams(
-        temperature=temperature, max_tokens=spec.max_tokens or workload.max_tokens
-    )
-    asked = tuple(
-        dataclasses.replace(
-            request,
-            sampling=dataclasses.replace(request.sampling, seed=spec.seed * 1_000_003 + index),
-        )
-        for index, request in enumerate(workload.requests(spec.requests, sampling))
-    )
+    sampling = SamplingParams(temperature=temperature, seed=spec.seed)
+    most = spec.max_tokens or workload.max_tokens
+    if most is not None:
+        sampling = dataclasses.replace(sampling, max_tokens=most)
+    asked = workload.requests(spec.requests, sampling)
     for block in range(spec.blocks):
         part = asked[block * len(asked) // spec.blocks : (block + 1) * len(asked) // spec.blocks]
         turn = block % len(points)
@@ -195,30 +198,16 @@ async def run_sweep(
         observer.saved(job, arm)
 
 
-def describe(
-    spec: SweepSpec, grid: Grid, facts: BackendFacts, workloads: Sequence[Workload]
-) -> dict[str, Any]:
+def describe(spec: SweepSpec, grid: Grid) -> dict[str, Any]:
     """The part of run.json that says what was asked and what it was resolved to."""
     return {
         "asked": spec.to_json(),
-        "resolved": {
-            "points": [
-                {
-                    "point_id": point.point_id,
-                    **dataclasses.asdict(point.spec),
-                    "derived": point.derived,
-                    "overrides": [_override(o) for o in point.overrides],
-                }
-                for point in grid.points
-            ],
-            "backend": facts.backend,
-            "target": facts.target,
-            "draft": facts.draft,
-            "workloads": {w.name: w.sha256 for w in workloads},
+        "points": {point.point_id: dataclasses.asdict(point.spec) for point in grid.points},
+        "derived": [point.point_id for point in grid.points if point.derived],
+        "overrides": {
+            point.point_id: [dataclasses.asdict(change) for change in point.overrides]
+            for point in grid.points
+            if point.overrides
         },
         "dropped": [dataclasses.asdict(gone) for gone in grid.dropped],
     }
-
-
-def _override(override: Override) -> dict[str, str]:
-    return dataclasses.asdict(override)

@@ -32,11 +32,12 @@ class FakeBackend:
     """Answers every request at once from a script; see ``fake_ids`` and ``fake_text``.
 
     The token from prefill is the first chunk; step i then accepts ``accepted[i % len]`` drafts,
-    cut to the depth of the point that is configured. ``fails`` maps request ids to an error that
-    is raised after the first chunk; ids in ``hangs`` deliver one chunk and then wait for ever;
-    ``silent`` ids end without Finished. ``delay_s`` is slept before each chunk (0 yields to the
-    loop). What happened is counted: ``sent`` ids in order, ``closed_early`` ids that were
-    cancelled, ``points`` that were configured.
+    cut to the depth of the point that is configured. ``fails`` maps requests to an error that is
+    raised after the first chunk; those in ``hangs`` deliver one chunk, put their name into
+    ``hanging`` and wait for ever; ``silent`` ones end without Finished. A request is named there
+    by its id or, since a server makes up ids, by its prompt. ``delay_s`` is slept before each
+    chunk (0 yields to the loop). What happened is counted: ``sent`` requests in order, names
+    ``closed_early`` because they were cancelled, ``points`` that were configured.
     """
 
     accepted: tuple[int, ...] = ACCEPTED
@@ -52,6 +53,7 @@ class FakeBackend:
     opened: int = 0
     closed: int = 0
     sent: list[Request] = field(default_factory=list)
+    hanging: asyncio.Queue[str] = field(default_factory=asyncio.Queue)
     closed_early: list[str] = field(default_factory=list)
     points: list[tuple[SpecConfig, int]] = field(default_factory=list)
 
@@ -84,8 +86,14 @@ class FakeBackend:
             ended = True
         finally:
             self.in_flight -= 1
-            if not ended and request.request_id not in self.fails:
-                self.closed_early.append(request.request_id)
+            name = self._name(request)
+            if not ended and name not in self.fails:
+                self.closed_early.append(name)
+
+    def _name(self, request: Request) -> str:
+        """What ``fails``, ``hangs`` and ``silent`` know the request by: its prompt or its id."""
+        special = {*self.fails, *self.hangs, *self.silent}
+        return request.prompt if request.prompt in special else request.request_id
 
     async def _script(self, request: Request) -> AsyncGenerator[Event, None]:
         ids = fake_ids(request)
@@ -93,9 +101,11 @@ class FakeBackend:
             raise ConfigError(f"max_tokens={request.sampling.max_tokens} does not fit.")
         await asyncio.sleep(self.delay_s)
         yield Chunk(at_ns=time.perf_counter_ns(), tokens=1, text=fake_text(ids[:1]))
-        if request.request_id in self.fails:
-            raise self.fails[request.request_id]
-        if request.request_id in self.hangs:
+        name = self._name(request)
+        if name in self.fails:
+            raise self.fails[name]
+        if name in self.hangs:
+            self.hanging.put_nowait(name)
             await asyncio.Event().wait()
         done = 1
         steps = fake_steps(request, self.spec, self.accepted)
@@ -105,7 +115,7 @@ class FakeBackend:
             part = ids[done : done + step.emitted]
             yield Chunk(at_ns=time.perf_counter_ns(), tokens=len(part), text=fake_text(part))
             done += step.emitted
-        if request.request_id in self.silent:
+        if name in self.silent:
             return
         usage = Usage(
             prompt_tokens=fake_prompt_tokens(request),
@@ -118,6 +128,11 @@ class FakeBackend:
 
     async def close(self) -> None:
         self.closed += 1
+
+    async def idle(self) -> None:
+        """Wait until nothing is in flight."""
+        while self.in_flight:  # noqa: ASYNC110  # the counter has no event
+            await asyncio.sleep(0.005)
 
 
 def fake_prompt_tokens(request: Request) -> int:

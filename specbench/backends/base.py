@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from specbench.config import SpecConfig
+from specbench.estimate import Caveat
 from specbench.request import Request
 from specbench.trace import Chunk, Evidence, Finish, StepTrace, Usage
 
@@ -25,7 +26,11 @@ Event = Chunk | StepTrace | Finished
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendFacts:
-    """What a backend says of itself, for provenance: names, device facts, inputs with hashes."""
+    """What a backend says of itself, for provenance and for the reports.
+
+    ``device`` and ``inputs`` are facts by name (attention call, dtype; paths and hashes).
+    ``end_ids`` are the target's end tokens. ``caveats`` hang on every figure of the run.
+    """
 
     backend: str
     target: str
@@ -33,6 +38,8 @@ class BackendFacts:
     device: Mapping[str, str] = field(default_factory=dict)
     inputs: Mapping[str, str] = field(default_factory=dict)
     max_len: int | None = None
+    end_ids: tuple[int, ...] = ()
+    caveats: tuple[Caveat, ...] = ()
 
 
 class Backend(Protocol):

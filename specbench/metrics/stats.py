@@ -15,10 +15,10 @@ intervals that hold the truth, 4,000 simulations of each size, in per cent:
 ====================================  ====  ====  ====
 interval                                12    30   100
 ====================================  ====  ====  ====
-symmetric studentised, A/A speedup    COVERAGE_AA
-symmetric studentised, accept length  COVERAGE_TAU
-equal-tailed studentised, A/A         COVERAGE_EQ
-BCa, A/A speedup                      COVERAGE_BCA
+symmetric studentised, A/A speedup    95.0  95.8  96.7
+symmetric studentised, accept length  94.3  94.8  94.7
+equal-tailed studentised, A/A         91.4  91.3  91.8
+BCa, A/A speedup                      84.4  86.2  88.1
 ====================================  ====  ====  ====
 
 BCa is too narrow for these ratios at every size, so it is not offered.
@@ -156,7 +156,7 @@ def student_t(degrees: int) -> float:
     third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
     fourth = (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160
     terms = (z, first, second, third, fourth)
-    return sum(term / degrees**power for power, term in enumerate(terms))
+    return math.fsum(term / degrees**power for power, term in enumerate(terms))
 
 
 def wilson(hits: int, n: int) -> Interval | None:

@@ -7,7 +7,7 @@ is None. Nothing is guessed here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from specbench.estimate import Evidence
 from specbench.request import Request
@@ -82,7 +82,10 @@ def is_complete(trace: RequestTrace) -> bool:
 def complete_sums(runs: Iterable[ArmRun]) -> tuple[RequestSums, ...]:
     """The sums of every complete request of ``runs``, in order."""
     return tuple(
-        sums_of(trace, block=run.block) for run in runs for trace in run.requests if is_complete(trace)
+        sums_of(trace, block=run.block)
+        for run in runs
+        for trace in run.requests
+        if is_complete(trace)
     )
 
 
@@ -122,7 +125,7 @@ def sums_of(trace: RequestTrace, *, block: int = 0) -> RequestSums:
         last_ns=arrived[-1].at_ns if arrived else None,
         first_tokens=arrived[0].tokens if arrived else None,
     )
-    if trace.evidence is Evidence.STEPS and (trace.steps or (completion or 2) <= 1):
+    if trace.evidence is Evidence.STEPS and (trace.steps or completion in (0, 1)):
         return _with_steps(seen, trace.steps)
     return _with_usage(seen)
 
@@ -140,7 +143,7 @@ def _with_steps(seen: RequestSums, steps: Sequence[StepTrace]) -> RequestSums:
         accepted += step.accepted
         emitted += step.emitted
         step_ns += step.wall_ns
-    return _replaced(
+    return replace(
         seen,
         evidence=Evidence.STEPS,
         verify_steps=len(steps),
@@ -158,7 +161,7 @@ def _with_usage(seen: RequestSums) -> RequestSums:
     """What the server's totals give, no more than the trace claims."""
     usage, claimed = seen.trace.usage, seen.trace.evidence
     if usage.histogram is not None and claimed >= Evidence.HISTOGRAM:
-        return _replaced(
+        return replace(
             seen,
             evidence=Evidence.HISTOGRAM,
             verify_steps=sum(usage.histogram),
@@ -167,7 +170,7 @@ def _with_usage(seen: RequestSums) -> RequestSums:
             histogram=usage.histogram,
         )
     if usage.verify_steps is not None and claimed >= Evidence.TOTALS:
-        return _replaced(
+        return replace(
             seen,
             evidence=Evidence.TOTALS,
             verify_steps=usage.verify_steps,
@@ -175,12 +178,5 @@ def _with_usage(seen: RequestSums) -> RequestSums:
             accepted=usage.accepted,
         )
     if seen.completion is not None and seen.deliveries and claimed >= Evidence.CHUNKS:
-        return _replaced(seen, evidence=Evidence.CHUNKS)
+        return replace(seen, evidence=Evidence.CHUNKS)
     return seen
-
-
-def _replaced(seen: RequestSums, **changes: object) -> RequestSums:
-    """``dataclasses.replace`` in one typed place."""
-    import dataclasses
-
-    return dataclasses.replace(seen, **changes)  # type: ignore[arg-type]  # callers name fields

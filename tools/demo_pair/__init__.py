@@ -1,0 +1,1 @@
+"""Parts of ``tools/train_demo_pair.py``: text, models, training stages, export, evaluation."""

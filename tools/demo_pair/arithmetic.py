@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (sentences and templates stay on one line)
 """Arithmetic: word problems with worked steps that end in "The answer is N."."""
 
 from __future__ import annotations
@@ -5,8 +6,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from demo_pair import words
-from demo_pair.example import Example, Maker, one, pick
+from tools.demo_pair import words
+from tools.demo_pair.example import Example, Maker, one, pick
 
 Problem = tuple[str, list[str], str]
 
@@ -146,12 +147,36 @@ def _pages(rng: random.Random) -> Problem:
     return text, [f"First {n} * {a} = {n * a} pages.", f"Then {m} * {b} = {m * b} pages.", f"Together that is {n * a} + {m * b} = {n * a + m * b} pages."], f"{n * a + m * b} pages"
 
 
+def _bus(rng: random.Random) -> Problem:
+    start, out, on = rng.randint(18, 50), rng.randint(2, 12), rng.randint(2, 20)
+    off = rng.randint(1, 6)
+    first, second = start - out, start - out + on
+    text = f"A bus leaves with {start} people. At the first stop {out} get off and {on} get on. At the second stop {off} get off. How many people are on the bus?"
+    return text, [f"After getting off there are {start} - {out} = {first}.", f"Then {first} + {on} = {second}.", f"Then {second} - {off} = {second - off}."], f"{second - off} people"
+
+
+def _bakery(rng: random.Random) -> Problem:
+    trays, each, price = rng.randint(3, 12), rng.randint(4, 20), rng.randint(2, 5)
+    kind = rng.choice(("rolls", "cakes", "pies", "buns", "tarts"))
+    text = f"A bakery makes {trays} trays with {each} {kind} each and sells them all for {price} euros apiece. How much money does it take in?"
+    return text, [f"There are {trays} * {each} = {trays * each} {kind}.", f"The money is {trays * each} * {price} = {trays * each * price} euros."], f"{trays * each * price} euros"
+
+
+def _ribbon(rng: random.Random) -> Problem:
+    who, _ = _people(rng)
+    pieces, size, rest = rng.randint(3, 12), rng.randint(5, 30), rng.randint(1, 40)
+    total = pieces * size + rest
+    text = f"{who} has a ribbon of {total} cm and cuts {pieces} pieces of {size} cm from it. How long is the rest?"
+    return text, [f"The pieces take {pieces} * {size} = {pieces * size} cm.", f"The rest is {total} - {pieces * size} = {rest} cm."], f"{rest} cm"
+
+
 PROBLEMS: dict[str, Callable[[random.Random], Problem]] = {
     "shopping": _shopping, "change": _change, "sharing": _sharing, "distance": _distance, "ages": _ages, "area": _area,
     "percent": _percent, "saving": _saving, "chain": _chain, "sum_list": _sum_list, "average": _average, "double": _double,
     "boxes": _boxes, "time": _time, "tank": _tank, "tickets": _tickets, "pages": _pages,
+    "bus": _bus, "bakery": _bakery, "ribbon": _ribbon,
 }
-HELD_OUT = frozenset({"tank", "tickets", "pages"})
+HELD_OUT = frozenset({"tank", "tickets", "pages", "bus", "bakery", "ribbon"})
 
 
 def _maker(name: str) -> Maker:

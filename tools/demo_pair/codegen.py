@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (sentences and templates stay on one line)
 """Code: requests for short Python functions, built from conditions, mappings and reductions."""
 
 from __future__ import annotations
@@ -5,7 +6,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from demo_pair.example import Example, Maker, one, pick
+from tools.demo_pair.example import Example, Maker, one, pick
 
 CONDITIONS = (
     ("even", "{x} % 2 == 0"), ("odd", "{x} % 2 == 1"), ("positive", "{x} > 0"), ("negative", "{x} < 0"),
@@ -168,12 +169,24 @@ def _total_field(rng: random.Random) -> Code:
     return f"adds up the '{field}' of all dictionaries in a list", f"def total_{field}(items):\n    total = 0\n    for item in items:\n        total += item['{field}']\n    return total"
 
 
+def _any(rng: random.Random) -> Code:
+    items = rng.choice(ITEMS)
+    words, test = _vary(rng, rng.choice(CONDITIONS), "x")
+    return f"says whether any of the {items} is {words}", f"def any_{_slug(words)}({items}):\n    for x in {items}:\n        if {test}:\n            return True\n    return False"
+
+
+def _mean(rng: random.Random) -> Code:
+    items = rng.choice(ITEMS)
+    return f"returns the mean of a list of {items}, or zero if it is empty", f"def mean_{items}({items}):\n    if not {items}:\n        return 0\n    return sum({items}) / len({items})"
+
+
 TASKS: dict[str, Callable[[random.Random], Code]] = {
     "filter": _filter, "map": _map, "count": _count, "total": _total, "text_filter": _text_filter, "text_map": _text_map,
     "first": _first, "field": _field, "group": _group, "guard": _guard, "read": _read, "class": _class, "convert": _convert, "loop": _loop,
     "map_filter": _map_filter, "count_text": _count_text, "last": _last, "total_field": _total_field,
+    "any": _any, "mean": _mean,
 }
-HELD_OUT = frozenset({"map_filter", "count_text", "last", "total_field"})
+HELD_OUT = frozenset({"map_filter", "count_text", "last", "total_field", "any", "mean"})
 ASKS = (
     "Write a Python function that {what}.", "I need a Python function. It {what}.", "Show me Python code that {what}.",
     "Can you write a function in Python that {what}?", "Python, please: a function that {what}.",

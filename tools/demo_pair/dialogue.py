@@ -1,12 +1,13 @@
+# ruff: noqa: E501 (sentences and templates stay on one line)
 """Dialogue: advice, bookings, small decisions, messages and support, in one or several turns."""
 
 from __future__ import annotations
 
 import random
 
-from demo_pair import words
-from demo_pair.example import Example, Maker, Turn, pick
-from demo_pair.topics import HELD_OUT_TOPICS, TOPICS
+from tools.demo_pair import words
+from tools.demo_pair.example import Example, Maker, Turn, pick
+from tools.demo_pair.topics import HELD_OUT_TOPICS, TOPICS
 
 SYSTEMS = (
     "You are a helpful assistant.", "You are a friendly assistant. Keep answers short.",

@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (tables and requests stay on one line)
 """Conversations made from real documents: passages to continue and functions to complete."""
 
 from __future__ import annotations
@@ -5,8 +6,8 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-from demo_pair import sources
-from demo_pair.example import Example, one, pick
+from tools.demo_pair import sources
+from tools.demo_pair.example import Example, one, pick
 
 NOVEL_ASKS = "Continue this passage from a novel by Jane Austen:|How does this passage from {title} go on?|Continue this passage from {title}:"
 MANUAL_ASKS = "Continue this paragraph from a manual ({title}):|Please finish this paragraph from the manual page {title}:"
@@ -32,12 +33,21 @@ def _manual(rng: random.Random, doc: sources.Document) -> Iterator[Example]:
 def _module(rng: random.Random, doc: sources.Document) -> Iterator[Example]:
     for head, body in sources.functions(doc.text):
         ask = pick(rng, CODE_ASKS).format(title=doc.title)
-        yield one("code", f"module:{doc.title}", f"{ask}\n\n```python\n{head}\n```", f"```python\n{body}\n```")
+        yield one(
+            "code",
+            f"module:{doc.title}",
+            f"{ask}\n\n```python\n{head}\n```",
+            f"```python\n{body}\n```",
+        )
 
 
 def from_documents(rng: random.Random, held_out: bool) -> dict[str, list[Example]]:
     """Examples by kind of document, from held-out documents or from the others."""
-    makers = (("novel", sources.novels, _novel), ("manual", sources.manuals, _manual), ("module", sources.modules, _module))
+    makers = (
+        ("novel", sources.novels, _novel),
+        ("manual", sources.manuals, _manual),
+        ("module", sources.modules, _module),
+    )
     table: dict[str, list[Example]] = {}
     for kind, read, make in makers:
         found = [ex for doc in read() if doc.held_out == held_out for ex in make(rng, doc)]

@@ -8,7 +8,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 CATEGORIES = ("prose", "code", "dialogue", "arithmetic", "extraction")
-BOS, USER, ASSISTANT, SYSTEM, END = "<|endoftext|>", "<|user|>", "<|assistant|>", "<|system|>", "<|end|>"
+BOS, USER, ASSISTANT, SYSTEM, END = (
+    "<|endoftext|>",
+    "<|user|>",
+    "<|assistant|>",
+    "<|system|>",
+    "<|end|>",
+)
 SPECIALS = (BOS, USER, ASSISTANT, SYSTEM, END)
 
 Turn = tuple[str, str]
@@ -46,7 +52,9 @@ def pick(rng: random.Random, options: Sequence[str] | str) -> str:
 _SLOT = re.compile(r"\{(\w+)\}")
 
 
-def fill(rng: random.Random, text: str, slots: dict[str, str], pools: dict[str, Sequence[str]]) -> str:
+def fill(
+    rng: random.Random, text: str, slots: dict[str, str], pools: dict[str, Sequence[str]]
+) -> str:
     """Replace ``{name}`` from ``slots``, else draw from ``pools`` (a draw is kept in ``slots``)."""
 
     def swap(match: re.Match[str]) -> str:

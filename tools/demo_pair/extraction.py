@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (sentences and templates stay on one line)
 """Extraction: a short text of some kind, and its facts as JSON."""
 
 from __future__ import annotations
@@ -6,8 +7,8 @@ import json
 import random
 from collections.abc import Callable
 
-from demo_pair import words
-from demo_pair.example import Example, Maker, one, pick
+from tools.demo_pair import words
+from tools.demo_pair.example import Example, Maker, one, pick
 
 Record = dict[str, str | int]
 Source = tuple[Record, tuple[str, ...]]
@@ -154,7 +155,7 @@ def _match(rng: random.Random) -> Source:
 
 # Held out kinds.
 def _rental(rng: random.Random) -> Source:
-    return {"tenant": _name(rng), "city": rng.choice(words.CITIES), "rooms": rng.randint(1, 6), "rent": rng.randint(300, 1900)}, (
+    return {"tenant": _name(rng), "city": rng.choice(words.CITIES), "rooms": rng.randint(2, 6), "rent": rng.randint(300, 1900)}, (
         "{tenant} rents a flat with {rooms} rooms in {city} for {rent} euros a month.",
         "A flat in {city}, {rooms} rooms, {rent} euros. The tenant is {tenant}.",
     )
@@ -175,12 +176,27 @@ def _course(rng: random.Random) -> Source:
     )
 
 
+def _donation(rng: random.Random) -> Source:
+    cause = pick(rng, "the library|the animal shelter|the choir|the school garden|the fire brigade|the museum")
+    return {"donor": _name(rng), "amount": rng.randint(5, 900), "cause": cause, "date": _date(rng)}, (
+        "On {date}, {donor} gave {amount} euros to {cause}.",
+        "{donor} has donated {amount} euros. The money is for {cause} and arrived on {date}.",
+    )
+
+
+def _shift(rng: random.Random) -> Source:
+    return {"worker": _name(rng), "job": rng.choice(words.JOBS), "day": rng.choice(words.DAYS), "start": _hour(rng)}, (
+        "{worker} works as a {job} on {day}, starting at {start}.",
+        "Shift plan for {day}: {worker}, {job}, begins at {start}.",
+    )
+
+
 KINDS: dict[str, Callable[[random.Random], Source]] = {
     "order": _order, "contact": _contact, "event": _event, "invoice": _invoice, "flight": _flight, "job": _job, "review": _review,
     "meeting": _meeting, "parcel": _parcel, "weather": _weather, "book": _book, "recipe": _recipe, "loan": _loan, "match": _match,
-    "rental": _rental, "repair": _repair, "course": _course,
+    "rental": _rental, "repair": _repair, "course": _course, "donation": _donation, "shift": _shift,
 }
-HELD_OUT = frozenset({"rental", "repair", "course"})
+HELD_OUT = frozenset({"rental", "repair", "course", "donation", "shift"})
 
 ASKS = (
     "Extract the {keys} as JSON.\n\n{text}", "Return a JSON object with the keys {keys}.\n\nText: {text}",

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn import functional
 
 Cache = list[tuple[Tensor, Tensor]]
 
@@ -63,7 +63,7 @@ class RMSNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise the last dimension."""
-        return F.rms_norm(x, (x.shape[-1],), self.weight.to(x.dtype), self.eps)
+        return functional.rms_norm(x, (x.shape[-1],), self.weight.to(x.dtype), self.eps)
 
 
 class Attention(nn.Module):
@@ -103,7 +103,7 @@ class MLP(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Gate, multiply, project down."""
-        out: Tensor = self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+        out: Tensor = self.down_proj(functional.silu(self.gate_proj(x)) * self.up_proj(x))
         return out
 
 
@@ -117,22 +117,16 @@ class Block(nn.Module):
         self.post_attention_layernorm = RMSNorm(shape.hidden, shape.eps)
         self.mlp = MLP(shape)
 
-    def forward(
-        self,
-        x: Tensor,
-        rope: tuple[Tensor, Tensor],
-        mask: Tensor | None = None,
-        past: tuple[Tensor, Tensor] | None = None,
-    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """Return the new residual stream and this layer's keys and values."""
+    def forward(self, x: Tensor, rope: tuple[Tensor, Tensor]) -> Tensor:
+        """Return the new residual stream of whole sequences."""
         q, k, v = self.self_attn.qkv(self.input_layernorm(x), *rope)
-        if past is not None:
-            k, v = torch.cat([past[0], k], dim=2), torch.cat([past[1], v], dim=2)
         groups = q.shape[1] // k.shape[1]
-        full_k, full_v = k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)
-        a = F.scaled_dot_product_attention(q, full_k, full_v, attn_mask=mask, is_causal=mask is None)
-        x = x + self.self_attn.merge(a)
-        return x + self.mlp(self.post_attention_layernorm(x)), (k, v)
+        k, v = k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)
+        x = x + self.self_attn.merge(
+            functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        )
+        out: Tensor = x + self.mlp(self.post_attention_layernorm(x))
+        return out
 
 
 class Target(nn.Module):
@@ -154,27 +148,37 @@ class Target(nn.Module):
         for index, block in enumerate(self.layers):
             if index in self.shape.capture:
                 features.append(x)
-            x, _ = block(x, rope)
+            x = block(x, rope)
         return self.norm(x), torch.cat(features, dim=-1)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Vocabulary scores (tied embedding)."""
-        return F.linear(hidden, self.embed_tokens.weight)
+        return functional.linear(hidden, self.embed_tokens.weight)
 
     def forward(self, ids: Tensor) -> Tensor:
         """Logits of whole sequences."""
         return self.logits(self.hidden(ids)[0])
 
-    def extend(self, ids: Tensor, positions: Tensor, mask: Tensor, cache: Cache | None) -> tuple[Tensor, Cache]:
-        """Logits of the last row of each sequence, and the grown cache."""
+    def extend(self, ids: Tensor, positions: Tensor, mask: Tensor, cache: Cache, at: int) -> Tensor:
+        """Write keys and values at column ``at`` of the cache; logits of each sequence's last row.
+
+        ``mask`` [batch, rows, at + rows] says which columns each row sees.
+        """
         cos, sin = rope_tables(self.shape, positions)
-        rope = (cos[:, None], sin[:, None])
+        rope, end = (cos[:, None], sin[:, None]), at + ids.shape[1]
         x = self.embed_tokens(ids)
-        grown: Cache = []
-        for index, block in enumerate(self.layers):
-            x, kept = block(x, rope, mask, cache[index] if cache else None)
-            grown.append(kept)
-        return self.logits(self.norm(x[:, -1])), grown
+        for block, (keys, values) in zip(self.layers, cache, strict=True):
+            q, k, v = block.self_attn.qkv(block.input_layernorm(x), *rope)
+            keys[:, :, at:end], values[:, :, at:end] = k, v
+            groups = q.shape[1] // k.shape[1]
+            full = (
+                keys[:, :, :end].repeat_interleave(groups, 1),
+                values[:, :, :end].repeat_interleave(groups, 1),
+            )
+            a = functional.scaled_dot_product_attention(q, *full, attn_mask=mask[:, None])
+            x = x + block.self_attn.merge(a)
+            x = x + block.mlp(block.post_attention_layernorm(x))
+        return self.logits(self.norm(x[:, -1]))
 
 
 class DraftLayer(nn.Module):
@@ -230,7 +234,7 @@ class Draft(nn.Module):
             k, v = k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)
             if step == 0:
                 base_k, base_v = k, v
-                a = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+                a = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
             else:
                 own.append((k, v))
                 a = _chain_attention(q, base_k, base_v, own, causal)
@@ -254,9 +258,11 @@ def _chain_attention(
     return out
 
 
-def rows_logits(draft: Draft, embedding: Tensor, features: Tensor, steps: int, ids: Tensor) -> list[Tensor]:
+def rows_logits(
+    draft: Draft, embedding: Tensor, features: Tensor, steps: int, ids: Tensor
+) -> list[Tensor]:
     """Unroll with teacher-forced tokens: step s of row i reads token x[i+1+s]."""
     rows = ids.shape[1] - 1
-    padded = F.pad(ids, (0, steps))
+    padded = functional.pad(ids, (0, steps))
     tokens = [padded[:, 1 + s : 1 + s + rows] for s in range(steps)]
-    return draft.unroll([F.embedding(t, embedding) for t in tokens], features[:, :rows])
+    return draft.unroll([functional.embedding(t, embedding) for t in tokens], features[:, :rows])

@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (sentences and templates stay on one line)
 """Story plots: five to six beats, each with several wordings. All written for this project."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (sentences and templates stay on one line)
 """Prose: stories from plots, letters, diary entries and descriptions, each with an end."""
 
 from __future__ import annotations
@@ -6,9 +7,9 @@ import random
 import re
 from collections.abc import Sequence
 
-from demo_pair import words
-from demo_pair.example import Example, Maker, fill, one, pick, sentence_case
-from demo_pair.plots import HELD_OUT_PLOTS, INSTRUMENTS, PLOTS, Plot
+from tools.demo_pair import words
+from tools.demo_pair.example import Example, Maker, fill, one, pick, sentence_case
+from tools.demo_pair.plots import HELD_OUT_PLOTS, INSTRUMENTS, PLOTS, Plot
 
 POOLS: dict[str, Sequence[str]] = {
     "job": words.JOBS, "place": words.PLACES, "season": words.SEASONS, "weather": words.WEATHER,

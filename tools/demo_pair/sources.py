@@ -21,8 +21,12 @@ SQLITE = Path("/usr/share/doc/sqlite3")
 MANUAL = Path("/usr/share/doc/python3.11/html/_sources")
 LIBRARY = Path("/usr/lib/python3.11")
 BOOK_MARKS = {
-    "Emma": "Emma Woodhouse, handsome", "Mansfield Park": "Miss Maria Ward", "Northanger Abbey": "Catherine Morland",
-    "Persuasion": "Kellynch Hall", "Pride and Prejudice": "truth universally acknowledged", "Sense and Sensibility": "family of Dashwood",
+    "Emma": "Emma Woodhouse, handsome",
+    "Mansfield Park": "Miss Maria Ward",
+    "Northanger Abbey": "Catherine Morland",
+    "Persuasion": "Kellynch Hall",
+    "Pride and Prejudice": "truth universally acknowledged",
+    "Sense and Sensibility": "family of Dashwood",
 }
 HELD_OUT_BOOKS = frozenset({"Persuasion"})
 
@@ -80,7 +84,9 @@ def novels() -> Iterator[Document]:
 
 def _page_text(page: str) -> str:
     page = re.sub(r"(?is)<(script|style|pre|table|svg)\b.*?</\1>", " ", page)
-    blocks = re.findall(r"(?is)<p\b[^>]*>(.*?)(?=<p\b|</p>|<h\d|<ul|<ol|<dl|<div|<blockquote)", page)
+    blocks = re.findall(
+        r"(?is)<p\b[^>]*>(.*?)(?=<p\b|</p>|<h\d|<ul|<ol|<dl|<div|<blockquote)", page
+    )
     return "\n\n".join(html.unescape(re.sub(r"<[^>]+>", "", block)) for block in blocks)
 
 
@@ -102,23 +108,38 @@ def _rst_text(raw: str) -> str:
     raw = raw.replace("``", "").replace("::", ":")
     kept = []
     for block in re.split(r"\n\s*\n", raw):
-        if not block.lstrip().startswith((".", ":", "*", "-", "+", "#", "=", ">", "|", "^")) and not re.search(r"\n[=\-~^*]{4}", block):
+        if not block.lstrip().startswith(
+            (".", ":", "*", "-", "+", "#", "=", ">", "|", "^")
+        ) and not re.search(r"\n[=\-~^*]{4}", block):
             kept.append(block)
     return "\n\n".join(kept)
 
 
 def modules() -> Iterator[Document]:
     """Modules of the standard library."""
-    paths = [p for p in sorted(LIBRARY.rglob("*.py")) if not {"test", "idlelib", "lib2to3", "tests"} & set(p.parts)]
+    paths = [
+        p
+        for p in sorted(LIBRARY.rglob("*.py"))
+        if not {"test", "idlelib", "lib2to3", "tests"} & set(p.parts)
+    ]
     for path in paths:
         if "site-packages" not in path.parts and "dist-packages" not in path.parts:
-            yield Document("module", str(path.relative_to(LIBRARY)), "PSF-2.0", path.read_text("utf-8", "replace"))
+            yield Document(
+                "module",
+                str(path.relative_to(LIBRARY)),
+                "PSF-2.0",
+                path.read_text("utf-8", "replace"),
+            )
 
 
 def paragraphs(text: str, low: int, high: int) -> list[str]:
     """Paragraphs of ``low`` to ``high`` characters, lines joined."""
     joined = (" ".join(block.split()) for block in re.split(r"\n\s*\n", text))
-    return [p for p in joined if low <= len(p) <= high and p[0].isalnum() | (p[0] == '"') and p[-1] in '.!?"']
+    return [
+        p
+        for p in joined
+        if low <= len(p) <= high and p[0].isalnum() | (p[0] == '"') and p[-1] in '.!?"'
+    ]
 
 
 def split_passage(paragraph: str) -> tuple[str, str] | None:
@@ -137,7 +158,11 @@ def functions(text: str) -> list[tuple[str, str]]:
         return []
     lines = text.splitlines()
     for node in ast.walk(tree):
-        if not isinstance(node, ast.FunctionDef) or not ast.get_docstring(node) or len(node.body) < 2:
+        if (
+            not isinstance(node, ast.FunctionDef)
+            or not ast.get_docstring(node)
+            or len(node.body) < 2
+        ):
             continue
         first, last = node.lineno - 1, node.body[0].end_lineno or 0
         pad = node.col_offset

@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (sentences and templates stay on one line)
 """Advice topics for dialogue: (gerund phrase, tips). All written for this project."""
 
 from __future__ import annotations

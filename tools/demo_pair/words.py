@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (sentences and templates stay on one line)
 """Slot vocabularies shared by the generators."""
 
 from __future__ import annotations

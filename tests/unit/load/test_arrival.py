@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from itertools import islice
+from itertools import islice, pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -49,7 +49,7 @@ def test_burstiness_is_the_shape_of_the_gaps() -> None:
     def variation(shape: float) -> float:
         load = LoadConfig(request_rate=10.0, arrival=Arrival.GAMMA, burstiness=shape)
         times = due_times_ns(load, 4001)
-        gaps = [b - a for a, b in zip(times, times[1:], strict=False)]
+        gaps = [b - a for a, b in pairwise(times)]
         mean = sum(gaps) / len(gaps)
         return float((sum((g - mean) ** 2 for g in gaps) / len(gaps)) ** 0.5 / mean)
 

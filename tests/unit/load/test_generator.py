@@ -152,9 +152,7 @@ def test_cancellation_closes_what_is_in_flight_and_keeps_the_rest() -> None:
                 on_trace=lambda t: shown.append(t.request.request_id),
             )
         )
-        while len(backend.sent) < 3:
-            await asyncio.sleep(0)
-        await asyncio.sleep(0.01)
+        assert {await backend.hanging.get(), await backend.hanging.get()} == {"r1", "r2"}
         task.cancel()
         with pytest.raises(LoadCancelled) as stopped:
             await task

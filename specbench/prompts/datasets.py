@@ -27,11 +27,11 @@ from pathlib import Path
 from typing import Any
 
 from specbench.errors import WorkloadError
-from specbench.fields import check_keys, integer, number, text, texts
-from specbench.messages import from_messages, openai_prompt
-from specbench.prompts import SYNTHETIC, Prompt
-from specbench.reading import Record, located, read_lines, read_records
-from specbench.synthetic import blocks
+from specbench.prompts.fields import check_keys, identity, integer, number, text, texts
+from specbench.prompts.openai import OPENAI_KEYS, from_messages, openai_prompt
+from specbench.prompts.prompt import SYNTHETIC, Prompt
+from specbench.prompts.reading import Record, located, read_lines, read_records
+from specbench.prompts.synthetic import blocks
 
 Tally = Counter[str]
 
@@ -81,16 +81,6 @@ def load_dataset(scheme: str, path: Path) -> tuple[tuple[Prompt, ...], tuple[str
     return tuple(prompts), tuple(f"{count} {what}" for what, count in sorted(tally.items()))
 
 
-def _id(values: Mapping[str, Any], key: str, fallback: str) -> str:
-    """The record's id as text; ``#`` marks turns in request ids, so it is replaced."""
-    value = values.get(key)
-    if value is None:
-        return fallback
-    if isinstance(value, bool) or not isinstance(value, str | int):
-        raise WorkloadError(f"{key}={value!r} is no id.", expected="A text or a whole number.")
-    return str(value).replace("#", "_")
-
-
 def _sharegpt(values: Mapping[str, Any], fallback: str, tally: Tally) -> Prompt | None:
     said = values.get("conversations")
     if not isinstance(said, list):
@@ -114,7 +104,7 @@ def _sharegpt(values: Mapping[str, Any], fallback: str, tally: Tally) -> Prompt 
         tally["conversations without a human turn were skipped"] += 1
         return None
     return Prompt(
-        prompt_id=_id(values, "id", fallback),
+        prompt_id=identity(values, "id", fallback),
         category="sharegpt",
         turns=tuple(turns),
         system=system,
@@ -125,7 +115,7 @@ def _sharegpt(values: Mapping[str, Any], fallback: str, tally: Tally) -> Prompt 
 def _questions(values: Mapping[str, Any], fallback: str, tally: Tally) -> Prompt:
     del tally  # nothing is left out
     return Prompt(
-        prompt_id=_id(values, "question_id", fallback),
+        prompt_id=identity(values, "question_id", fallback),
         category=text(values, "category"),
         turns=texts(values, "turns"),
     )
@@ -134,8 +124,8 @@ def _questions(values: Mapping[str, Any], fallback: str, tally: Tally) -> Prompt
 def _speed_bench(values: Mapping[str, Any], fallback: str, tally: Tally) -> Prompt:
     if "messages" in values and "turns" in values:
         raise WorkloadError("the record has both turns and messages.", expected="One of them.")
-    named = {
-        "prompt_id": _id(values, "question_id", fallback),
+    named: dict[str, Any] = {
+        "prompt_id": identity(values, "question_id", fallback),
         "category": text(values, "category"),
         "source": text(values, "source", default=""),
     }
@@ -162,7 +152,7 @@ def _gsm8k(values: Mapping[str, Any], fallback: str, tally: Tally) -> Prompt:
 def _humaneval(values: Mapping[str, Any], fallback: str, tally: Tally) -> Prompt:
     del tally
     return Prompt(
-        prompt_id=_id(values, "task_id", fallback),
+        prompt_id=identity(values, "task_id", fallback),
         category="humaneval",
         turns=(text(values, "prompt"),),
         raw=True,
@@ -210,6 +200,45 @@ def _line(raw: bool) -> Callable[[Mapping[str, Any], str, Tally], Prompt]:
 
 
 def _scheme(
-    about: str, keys: str, read: Callable[[Mapping[str, Any], str, Tally], Prompt | None]
+    about: str,
+    keys: str,
+    read: Callable[[Mapping[str, Any], str, Tally], Prompt | None],
+    records: Callable[[Path], Iterator[Record]] = read_records,
 ) -> Scheme:
-    return Scheme(about=about, keys=frozenset(keys.split()), read=read)
+    return Scheme(about=about, keys=frozenset(keys.split()), read=read, records=records)
+
+
+SCHEMES: Mapping[str, Scheme] = {
+    "sharegpt": _scheme(
+        "ShareGPT conversations (JSON array)",
+        "id conversations system model source lang",
+        _sharegpt,
+    ),
+    "mt-bench": _scheme(
+        "MT-Bench question.jsonl", "question_id category turns reference", _questions
+    ),
+    "spec-bench": _scheme(
+        "Spec-Bench question.jsonl", "question_id category turns reference", _questions
+    ),
+    "gsm8k": _scheme("GSM8K JSON lines", "question answer", _gsm8k),
+    "humaneval": _scheme(
+        "HumanEval JSON lines, also .gz",
+        "task_id prompt entry_point canonical_solution test",
+        _humaneval,
+    ),
+    "speed-bench": _scheme(
+        "SPEED-Bench, JSON lines or parquet",
+        "question_id category sub_category turns messages source src_id difficulty multiturn",
+        _speed_bench,
+    ),
+    "openai": _scheme("OpenAI-style JSON lines", " ".join(OPENAI_KEYS), openai_prompt),
+    "trace": _scheme(
+        "timed trace, JSON lines",
+        "timestamp messages text_input input_length output_length hash_ids category",
+        _trace,
+    ),
+    "text": _scheme("one prompt per line", "text", _line(raw=False), read_lines),
+    "raw": _scheme(
+        "one prompt per line, sent without a chat template", "text", _line(raw=True), read_lines
+    ),
+}

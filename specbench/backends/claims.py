@@ -1,0 +1,171 @@
+"""What a server says of itself: which program it is, and which point of speculation it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from specbench.backends.http import HttpSession
+from specbench.config import SpecConfig
+from specbench.errors import BackendError, ConfigError
+from specbench.trace import Evidence
+
+OURS, SGLANG, VLLM, LLAMACPP = "specbench", "sglang", "vllm", "llama.cpp"
+
+# What each program can give per request at best; whether it does depends on its flags.
+_BEST = {
+    OURS: Evidence.STEPS,
+    SGLANG: Evidence.HISTOGRAM,
+    VLLM: Evidence.HISTOGRAM,
+    LLAMACPP: Evidence.TOTALS,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerClaims:
+    """A server's own words. ``server`` is empty and ``spec`` None where it did not say.
+
+    ``batch_size`` is how many requests it runs together; ``incremental`` is SGLang's switch that
+    makes ``/generate`` stream pieces of text in place of the whole text so far.
+    """
+
+    server: str = ""
+    version: str = ""
+    target: str = ""
+    draft: str = ""
+    spec: SpecConfig | None = None
+    batch_size: int | None = None
+    max_len: int | None = None
+    incremental: bool = False
+    device: Mapping[str, str] = field(default_factory=dict)
+    inputs: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def configurable(self) -> bool:
+        """True for our own server, which switches points on request."""
+        return self.server == OURS
+
+    @property
+    def best_evidence(self) -> Evidence:
+        """The strongest evidence that this program can give."""
+        return _BEST.get(self.server, Evidence.CHUNKS)
+
+    def check(self, spec: SpecConfig, batch_size: int) -> tuple[str, ...]:
+        """Reservations to print when ``spec`` is taken to be what the server runs.
+
+        Raises:
+            ConfigError: the server says that it runs another point; both are named.
+        """
+        notes: list[str] = []
+        if self.spec is None:
+            notes.append(
+                f"The server does not say how it speculates; {spec.point_id} is taken on trust."
+            )
+        elif self.spec != spec:
+            raise ConfigError(
+                f"The server runs {_flags(self.spec)}, but {_flags(spec)} was asked.",
+                expected=f"{self.server} fixes the point at launch.",
+                todo="Ask for the point that it runs, or launch it again with the other one.",
+            )
+        if self.batch_size is not None and self.batch_size < batch_size:
+            notes.append(
+                f"The server runs at most {self.batch_size} requests together; "
+                f"of {batch_size} in flight the others wait in its queue."
+            )
+        return tuple(notes)
+
+
+def _flags(spec: SpecConfig) -> str:
+    return f"num_steps={spec.num_steps} topk={spec.topk} num_draft_tokens={spec.num_draft_tokens}"
+
+
+async def ask_server(http: HttpSession) -> ServerClaims:
+    """Find out which program answers and what it runs.
+
+    Tried in order: ``/server_info`` (ours, SGLang; ``/get_server_info`` in older ones),
+    ``/version`` (vLLM), ``/props`` (llama.cpp). A server that has none of them is unknown, which
+    is no error.
+
+    Raises:
+        UnreachableError: nothing answers at the address.
+        BackendError: it answers with an error, for instance because a key is missing.
+    """
+    for path in ("/server_info", "/get_server_info"):
+        info = await _table_at(http, path)
+        if OURS in info:
+            return _ours(info)
+        if "speculative_algorithm" in info:
+            return _sglang(info)
+    if version := _text(await _table_at(http, "/version"), "version"):
+        return ServerClaims(server=VLLM, version=version)
+    props = await _table_at(http, "/props")
+    if "default_generation_settings" in props:
+        return ServerClaims(server=LLAMACPP, version=_text(props, "build_info"))
+    return ServerClaims()
+
+
+async def _table_at(http: HttpSession, path: str) -> Mapping[str, Any]:
+    """The object at ``path``; empty where the server has no such route."""
+    answer = await http.get_json(path)
+    return answer if isinstance(answer, Mapping) else {}
+
+
+def _ours(info: Mapping[str, Any]) -> ServerClaims:
+    said = info[OURS]
+    try:
+        return ServerClaims(
+            server=OURS,
+            version=str(said["version"]),
+            target=str(said["target"]),
+            draft=str(said["draft"]),
+            spec=SpecConfig(**said["spec"]),
+            batch_size=said["batch_size"],
+            max_len=said["max_len"],
+            device=dict(said["device"]),
+            inputs=dict(said["inputs"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise BackendError(
+            f"The server's account of itself cannot be read: {error!r}.",
+            todo="Use the same version of specbench on both sides.",
+        ) from None
+
+
+def _sglang(info: Mapping[str, Any]) -> ServerClaims:
+    return ServerClaims(
+        server=SGLANG,
+        version=_text(info, "version"),
+        target=_text(info, "model_path"),
+        draft=_text(info, "speculative_draft_model_path"),
+        spec=_sglang_spec(info),
+        batch_size=_number(info, "max_running_requests"),
+        max_len=_number(info, "context_length"),
+        incremental=bool(info.get("incremental_streaming_output") or info.get("stream_output")),
+    )
+
+
+def _sglang_spec(info: Mapping[str, Any]) -> SpecConfig | None:
+    """The resolved point; None for numbers that are no EAGLE tree (ngram, block drafts)."""
+    if not info["speculative_algorithm"]:
+        return SpecConfig.baseline()
+    try:
+        return SpecConfig(
+            num_steps=info["speculative_num_steps"],
+            topk=info["speculative_eagle_topk"],
+            num_draft_tokens=info["speculative_num_draft_tokens"],
+        )
+    except (KeyError, TypeError, ConfigError):
+        return None
+
+
+def _text(table: Mapping[str, Any], name: str) -> str:
+    """A text field; empty where it is absent or null."""
+    value = table.get(name)
+    return "" if value is None else str(value)
+
+
+def _number(table: Mapping[str, Any], name: str) -> int | None:
+    """An integer field; None where it is absent, null or something else."""
+    value = table.get(name)
+    return value if isinstance(value, int) else None

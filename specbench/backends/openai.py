@@ -1,0 +1,182 @@
+"""Any server with OpenAI's ``/v1/completions`` and ``/v1/chat/completions``, streaming."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any
+
+from specbench.backends.answers import decode_event, first_table, table_in
+from specbench.backends.base import BackendFacts, Event, Finished
+from specbench.backends.claims import OURS, SGLANG, VLLM
+from specbench.backends.remote import RemoteBackend
+from specbench.backends.sampling import sampling_fields
+from specbench.backends.speculation import read_ids, read_openai_usage, read_steps
+from specbench.errors import BackendError, ConfigError
+from specbench.request import Request
+from specbench.trace import Chunk, Finish
+
+_FINISH = {"stop": Finish.STOP, "tool_calls": Finish.STOP, "length": Finish.LENGTH}
+# Fields beside the choices that carry counts; servers put them into different late chunks.
+_COUNT_FIELDS = ("usage", "metrics", "sglext", "timings", "specbench")
+
+
+class OpenAIBackend(RemoteBackend):
+    """Messages go to the chat route, plain prompts and token ids to the completions route.
+
+    Args:
+        url: base address, with or without ``/v1``.
+        model: the model's name there; None takes the only one that the server lists.
+        api_key: bearer token.
+    """
+
+    protocol = "openai"
+
+    def __init__(self, url: str, *, model: str | None = None, api_key: str | None = None) -> None:
+        super().__init__(url, api_key=api_key)
+        self._model = model
+
+    async def open(self) -> BackendFacts:
+        """Connect, find the model and ask the server what it is.
+
+        Raises:
+            ConfigError: the model is not served, or several are and none was named.
+            UnreachableError, BackendError: as in ``RemoteBackend.open``.
+        """
+        facts = await super().open()
+        listed = _models(await self._http.get_json("/v1/models"))
+        self._model = choose_model(self._model, list(listed))
+        return replace(
+            facts,
+            target=facts.target or self._model,
+            max_len=facts.max_len or listed.get(self._model),
+        )
+
+    async def stream(self, request: Request) -> AsyncGenerator[Event, None]:
+        """Send ``request``; steps come at the end, since only our own server gives them.
+
+        Raises:
+            BackendError: the server refused or failed it, or its stream makes no sense.
+            UnreachableError: nothing answers.
+        """
+        path, body = self._ask(request)
+        answer = _Answer()
+        async with aclosing(self._http.post_events(path, body)) as arrivals:
+            async for at_ns, payloads in arrivals:
+                for payload in payloads:
+                    chunk = answer.read(at_ns, payload)
+                    if chunk is not None:
+                        yield chunk
+        for event in answer.end():
+            yield event
+
+    def _ask(self, request: Request) -> tuple[str, dict[str, Any]]:
+        """Route and body of ``request``."""
+        server = self._claims.server
+        body: dict[str, Any] = {"model": self._model, **sampling_fields(request.sampling)}
+        body["stream"] = True
+        body["stream_options"] = {"include_usage": True}
+        if server in (OURS, VLLM, SGLANG):
+            body["stream_options"]["continuous_usage_stats"] = True  # tokens of every chunk
+        if server == OURS:
+            body["return_steps"] = True
+        if server == SGLANG:
+            body["return_spec_tokens_details"] = True
+        if request.messages:
+            body["messages"] = [{"role": m.role, "content": m.content} for m in request.messages]
+            return "/v1/chat/completions", body
+        ids = request.prompt_ids
+        body["prompt"] = request.prompt if ids is None else list(ids)
+        return "/v1/completions", body
+
+
+def choose_model(asked: str | None, listed: list[str]) -> str:
+    """The model to name in requests.
+
+    Raises:
+        ConfigError: it is not in the list, or the list leaves a choice.
+    """
+    names = ", ".join(listed) or "none"
+    if asked is not None and listed and asked not in listed:
+        raise ConfigError(
+            f"The server does not serve the model {asked!r}.", expected=f"It lists: {names}."
+        )
+    if asked is not None:
+        return asked
+    if len(listed) != 1:
+        raise ConfigError(
+            f"The server lists {len(listed)} models ({names}).", todo="Name one with --model."
+        )
+    return listed[0]
+
+
+def _models(answer: Any) -> dict[str, int | None]:
+    """Model names with their longest sequence, where ``/v1/models`` gives it (vLLM does)."""
+    entries = answer.get("data") if isinstance(answer, Mapping) else None
+    listed = [e for e in entries or () if isinstance(e, Mapping) and "id" in e]
+    return {str(e["id"]): e.get("max_model_len") for e in listed}
+
+
+class _Answer:
+    """The stream of one request, chunk by chunk."""
+
+    def __init__(self) -> None:
+        self._tokens = 0
+        self._finish: Finish | None = None
+        self._counts: dict[str, Any] = {}
+
+    def read(self, at_ns: int, payload: bytes) -> Chunk | None:
+        """One event; a Chunk when it delivered something."""
+        if payload == b"[DONE]":
+            return None
+        data = decode_event(payload)
+        for name in _COUNT_FIELDS:
+            if data.get(name) is not None:
+                self._counts[name] = data[name]
+        text = self._choice(data)
+        tokens = self._new_tokens(data)
+        if not text and not tokens:
+            return None
+        return Chunk(at_ns=at_ns, tokens=tokens, text=text)
+
+    def _choice(self, data: Mapping[str, Any]) -> str:
+        """The text of the event; reasoning counts as delivered text."""
+        choices = data.get("choices")
+        if not choices:
+            return ""
+        choice = first_table(choices)
+        reason = choice.get("finish_reason")
+        if reason is not None:
+            if reason not in _FINISH:
+                raise BackendError(f"The server ended the request with {reason!r}.")
+            self._finish = _FINISH[reason]
+        if "text" in choice:
+            return str(choice["text"] or "")
+        delta = table_in(choice, "delta")
+        thought = delta.get("reasoning_content") or delta.get("reasoning") or ""
+        return str(thought) + str(delta.get("content") or "")
+
+    def _new_tokens(self, data: Mapping[str, Any]) -> int | None:
+        """Tokens since the last event, where the server counts as it goes (vLLM, SGLang, ours)."""
+        if not data.get("choices"):
+            return None
+        total = table_in(data, "usage").get("completion_tokens")
+        if not isinstance(total, int):
+            return None
+        new, self._tokens = total - self._tokens, total
+        return new
+
+    def end(self) -> Iterator[Event]:
+        """The events that follow from the whole stream."""
+        if self._finish is None:
+            raise BackendError(
+                "The stream ended before its request did.", todo="See the server's log."
+            )
+        extension = table_in(self._counts, "specbench")
+        yield from read_steps(extension)
+        yield Finished(
+            finish=self._finish,
+            usage=read_openai_usage(self._counts),
+            output_ids=read_ids(extension),
+        )

@@ -1,0 +1,141 @@
+"""What servers say of one request's speculation, read into ``Usage`` and ``StepTrace``.
+
+Four dialects (docs: the ledger of definitions, section c): vLLM's per-request metrics, SGLang's
+``meta_info`` with the names before and after its rename in April 2026, llama.cpp's timings, and
+the ``specbench`` extension of our own server. Only counts are read; ratios are recomputed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from specbench.backends.answers import table_in
+from specbench.errors import BackendError, SpecbenchError
+from specbench.trace import StepTrace, Usage
+
+
+def read_openai_usage(answer: Mapping[str, Any]) -> Usage:
+    """Counts from the top level of an OpenAI-style answer, or of its last chunks merged.
+
+    vLLM: ``metrics.speculative_decoding`` (server flag ``--per-request-spec-decode-metrics``).
+    SGLang: ``sglext.spec_tokens_details`` (request field ``return_spec_tokens_details``).
+    llama.cpp: ``timings.draft_n`` and ``draft_n_accepted``. Ours: ``specbench.usage``.
+
+    Raises:
+        BackendError: a count that is no count.
+
+    >>> read_openai_usage({"timings": {"draft_n": 76, "draft_n_accepted": 70}}).accepted
+    70
+    """
+    if ours := table_in(answer, "specbench"):
+        return read_extension_usage(ours)
+    usage = table_in(answer, "usage")
+    plain = Usage(
+        prompt_tokens=_count(usage, "prompt_tokens"),
+        completion_tokens=_count(usage, "completion_tokens"),
+    )
+    if vllm := table_in(table_in(answer, "metrics"), "speculative_decoding"):
+        return replace(
+            plain,
+            verify_steps=_count(vllm, "num_spec_steps"),
+            drafted=_count(vllm, "num_draft_tokens"),
+            accepted=_count(vllm, "num_accepted_draft_tokens"),
+            histogram=_counts(vllm, "acceptance_histogram"),
+        )
+    if sglang := table_in(table_in(answer, "sglext"), "spec_tokens_details"):
+        return _with_sglang(plain, sglang)
+    timings = table_in(answer, "timings")
+    return replace(
+        plain,
+        drafted=_count(timings, "draft_n"),
+        accepted=_count(timings, "draft_n_accepted"),
+    )
+
+
+def read_meta_info(meta: Mapping[str, Any]) -> Usage:
+    """Counts from SGLang's ``meta_info``, old names or new.
+
+    ``spec_num_proposed_drafts`` is V · (num_draft_tokens − 1): nodes of the tree, root excluded.
+    Since the histogram has one entry per verify step, its sum is ``spec_verify_ct``.
+
+    >>> read_meta_info({"spec_verify_ct": 4, "spec_accept_token_num": 6}).accepted
+    6
+    """
+    plain = Usage(
+        prompt_tokens=_count(meta, "prompt_tokens"),
+        completion_tokens=_count(meta, "completion_tokens"),
+    )
+    return _with_sglang(plain, meta)
+
+
+def _with_sglang(plain: Usage, said: Mapping[str, Any]) -> Usage:
+    return replace(
+        plain,
+        verify_steps=_count(said, "spec_verify_ct"),
+        drafted=_count(said, "spec_num_proposed_drafts", "spec_draft_token_num"),
+        accepted=_count(
+            said, "spec_num_correct_drafts", "spec_accept_token_num", "spec_accepted_tokens"
+        ),
+        histogram=_counts(said, "spec_correct_drafts_histogram", "spec_accept_histogram"),
+    )
+
+
+def read_extension_usage(extension: Mapping[str, Any]) -> Usage:
+    """The ``usage`` of our own server's extension: the fields of ``Usage`` as they are."""
+    said = table_in(extension, "usage")
+    return Usage(
+        prompt_tokens=_count(said, "prompt_tokens"),
+        completion_tokens=_count(said, "completion_tokens"),
+        verify_steps=_count(said, "verify_steps"),
+        drafted=_count(said, "drafted"),
+        accepted=_count(said, "accepted"),
+        histogram=_counts(said, "histogram"),
+    )
+
+
+def read_steps(extension: Mapping[str, Any]) -> tuple[StepTrace, ...]:
+    """The verify steps of our own server's extension; empty when it sent none.
+
+    Raises:
+        BackendError: a step that is not one, for instance from another version.
+    """
+    try:
+        return tuple(
+            StepTrace(**{**step, "ranks": tuple(step.get("ranks", ()))})
+            for step in extension.get("steps") or ()
+        )
+    except (TypeError, AttributeError, SpecbenchError) as error:
+        raise BackendError(
+            f"The server's step traces cannot be read: {error}.",
+            todo="Use the same version of specbench on both sides.",
+        ) from None
+
+
+def read_ids(table: Mapping[str, Any], name: str = "output_ids") -> tuple[int, ...] | None:
+    """A list of token ids; None where the server gave none."""
+    return _counts(table, name)
+
+
+def _count(table: Mapping[str, Any], *names: str) -> int | None:
+    """The first of ``names`` that the server gave; None when it gave none of them."""
+    for name in names:
+        value = table.get(name)
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            raise BackendError(f"The server's {name} is {value!r}.", expected="A count.")
+        return value
+    return None
+
+
+def _counts(table: Mapping[str, Any], *names: str) -> tuple[int, ...] | None:
+    for name in names:
+        value = table.get(name)
+        if value is None:
+            continue
+        if not isinstance(value, list) or not all(type(v) is int and v >= 0 for v in value):
+            raise BackendError(f"The server's {name} is {value!r:.200}.", expected="Counts.")
+        return tuple(value)
+    return None

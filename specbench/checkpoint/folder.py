@@ -1,0 +1,121 @@
+"""A checkpoint folder: its config.json and all tensors of its one or many safetensors files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from specbench.checkpoint.headers import TensorEntry, parse_json, read_header
+from specbench.errors import CheckpointError
+
+MAX_CONFIG_BYTES = 16 * 1024 * 1024
+MAX_CONFIG_DEPTH = 32
+PICKLE_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt")
+INDEX_NAME = "model.safetensors.index.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Folder:
+    """What a checkpoint folder holds; ``files`` are the safetensors files, sorted."""
+
+    path: Path
+    config: dict[str, Any]
+    tensors: dict[str, TensorEntry]
+    files: tuple[Path, ...]
+
+
+def open_folder(path: Path | str) -> Folder:
+    """Read config and headers of ``path``; no weights are loaded.
+
+    Raises:
+        CheckpointError: a missing folder or config, a pickle checkpoint, broken files.
+    """
+    path = Path(path)
+    if not path.is_dir():
+        raise CheckpointError(
+            f"{path} is not a folder.", expected="A folder with config.json and safetensors files."
+        )
+    config = read_json(path / "config.json")
+    files = _files(path)
+    tensors: dict[str, TensorEntry] = {}
+    for file in files:
+        for name, entry in read_header(file).items():
+            if name in tensors:
+                raise CheckpointError(
+                    f"tensor {name!r} is in {tensors[name].path.name} and in {file.name}.",
+                    expected="Each tensor once.",
+                )
+            tensors[name] = entry
+    _check_index(path / INDEX_NAME, tensors)
+    return Folder(path=path, config=config, tensors=tensors, files=files)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON table of bounded size and nesting.
+
+    Raises:
+        CheckpointError: missing, too large, not JSON, or not a table.
+    """
+    try:
+        if path.stat().st_size > MAX_CONFIG_BYTES:
+            raise CheckpointError(f"{path} is larger than {MAX_CONFIG_BYTES} bytes.")
+        text = path.read_bytes()
+    except OSError as error:
+        raise CheckpointError(
+            f"{path} cannot be read: {error.strerror}.",
+            todo="Point to a folder in Hugging Face layout.",
+        ) from error
+    table = parse_json(path, text, MAX_CONFIG_DEPTH)
+    if not isinstance(table, dict):
+        raise CheckpointError(f"{path} holds a {type(table).__name__}.", expected="A table.")
+    return table
+
+
+def _files(path: Path) -> tuple[Path, ...]:
+    index = path / INDEX_NAME
+    if index.exists():
+        names = set(_weight_map(index).values())
+        for name in sorted(names):
+            if not isinstance(name, str) or Path(name).name != name:
+                raise CheckpointError(
+                    f"{index} names the file {name!r}.", expected="Plain file names beside it."
+                )
+        return tuple(path / name for name in sorted(names))
+    found = tuple(sorted(path.glob("*.safetensors")))
+    if len(found) == 1:
+        return found
+    if len(found) > 1:
+        names = ", ".join(file.name for file in found)
+        raise CheckpointError(
+            f"{path} holds {len(found)} safetensors files ({names}) and no {INDEX_NAME}.",
+            todo="Keep one file, or add the index that says which tensor is where.",
+        )
+    pickles = sorted(file.name for file in path.iterdir() if file.suffix in PICKLE_SUFFIXES)
+    if pickles:
+        raise CheckpointError(
+            f"{path} holds only pickle files ({', '.join(pickles)}).",
+            expected="safetensors only: a pickle runs code when it is loaded.",
+            todo="Convert it to safetensors where you trust it.",
+        )
+    raise CheckpointError(f"{path} holds no safetensors file.", expected="model.safetensors.")
+
+
+def _weight_map(index: Path) -> dict[str, Any]:
+    table = read_json(index).get("weight_map")
+    if not isinstance(table, dict) or not table:
+        raise CheckpointError(f"{index} has no weight_map.", expected="Tensor name to file name.")
+    return table
+
+
+def _check_index(index: Path, tensors: dict[str, TensorEntry]) -> None:
+    if not index.exists():
+        return
+    claimed = _weight_map(index)
+    wrong = [n for n, file in claimed.items() if n not in tensors or tensors[n].path.name != file]
+    extra = [n for n in tensors if n not in claimed]
+    if wrong or extra:
+        raise CheckpointError(
+            f"{index} and its files differ: not where claimed {wrong[:8]}, not claimed {extra[:8]}.",
+            todo="Copy the whole checkpoint again.",
+        )

@@ -1,0 +1,153 @@
+"""The table of contents of safetensors files, read without torch and without trust.
+
+A header is attacker-sized input: its length is checked against the file, its nesting against the
+format, and nothing is allocated because a header claims it exists. Format: 8 bytes little-endian
+length, that many bytes of JSON, then the data (safetensors README).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from specbench.errors import CheckpointError
+
+MAX_HEADER_BYTES = 64 * 1024 * 1024
+MAX_DEPTH = 4
+MAX_DIMS = 8
+DTYPE_BYTES = {
+    "F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1,
+    "BOOL": 1,
+}  # fmt: skip
+_STRUCTURE = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]')
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorEntry:
+    """One tensor of one file; ``begin`` and ``end`` are absolute byte offsets."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    path: Path
+    begin: int
+    end: int
+
+
+def read_header(path: Path) -> dict[str, TensorEntry]:
+    """Entries of one safetensors file by name.
+
+    Raises:
+        CheckpointError: the file is missing, truncated, or its header breaks the format.
+    """
+    try:
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            prefix = file.read(8)
+            length = int.from_bytes(prefix, "little")
+            if len(prefix) < 8 or length > min(size - 8, MAX_HEADER_BYTES):
+                raise _broken(path, f"its header claims {length} bytes in a file of {size}")
+            text = file.read(length)
+    except OSError as error:
+        raise CheckpointError(
+            f"{path} cannot be read: {error.strerror}.", todo="Check path and rights."
+        ) from error
+    table = _parse(path, text)
+    table.pop("__metadata__", None)
+    start = 8 + length
+    entries = [_entry(path, name, raw, start) for name, raw in table.items()]
+    _check_layout(path, entries, start, size)
+    return {entry.name: entry for entry in entries}
+
+
+def read_array(entry: TensorEntry) -> npt.NDArray[Any]:
+    """The values of an integer or boolean tensor, flat; its bytes were checked to be there."""
+    kinds = {"I64": "<i8", "I32": "<i4", "BOOL": "?", "U8": "u1"}
+    if entry.dtype not in kinds:
+        raise CheckpointError(
+            f"{entry.name} in {entry.path} is {entry.dtype}.", expected="An integer or boolean map."
+        )
+    with entry.path.open("rb") as file:
+        file.seek(entry.begin)
+        return np.frombuffer(file.read(entry.end - entry.begin), dtype=kinds[entry.dtype])
+
+
+def parse_json(path: Path, text: bytes, max_depth: int) -> Any:
+    """JSON with bounded nesting and without repeated keys.
+
+    Raises:
+        CheckpointError: not JSON, nested deeper than ``max_depth``, or a key appears twice.
+    """
+    depth = 0
+    for token in _STRUCTURE.finditer(text):
+        mark = token.group()
+        depth += (mark in (b"{", b"[")) - (mark in (b"}", b"]"))
+        if depth > max_depth:
+            raise _broken(path, f"its JSON is nested deeper than {max_depth}")
+    try:
+        return json.loads(text, object_pairs_hook=_unique)
+    except ValueError as error:
+        raise _broken(path, f"its JSON cannot be parsed ({error})") from error
+
+
+def _parse(path: Path, text: bytes) -> dict[str, Any]:
+    table = parse_json(path, text, MAX_DEPTH)
+    if not isinstance(table, dict):
+        raise _broken(path, "its header is not a table")
+    return table
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    table = dict(pairs)
+    if len(table) != len(pairs):
+        raise ValueError("a key appears twice")
+    return table
+
+
+def _entry(path: Path, name: str, raw: Any, start: int) -> TensorEntry:
+    if not isinstance(raw, Mapping) or set(raw) != {"dtype", "shape", "data_offsets"}:
+        raise _broken(path, f"entry {name!r} does not hold dtype, shape and data_offsets")
+    dtype, shape, offsets = raw["dtype"], raw["shape"], raw["data_offsets"]
+    if dtype not in DTYPE_BYTES:
+        raise _broken(path, f"tensor {name!r} has dtype {dtype!r}, which is not supported")
+    if not _naturals(shape) or len(shape) > MAX_DIMS or not _naturals(offsets) or len(offsets) != 2:
+        raise _broken(path, f"tensor {name!r} has shape {shape!r} and offsets {offsets!r}")
+    begin, end = offsets
+    if end - begin != math.prod(shape) * DTYPE_BYTES[dtype]:
+        raise _broken(path, f"tensor {name!r}: {end - begin} bytes for {dtype} of shape {shape}")
+    return TensorEntry(
+        name=name, dtype=dtype, shape=tuple(shape), path=path, begin=start + begin, end=start + end
+    )
+
+
+def _naturals(values: Any) -> bool:
+    return isinstance(values, list) and all(
+        isinstance(v, int) and not isinstance(v, bool) and v >= 0 for v in values
+    )
+
+
+def _check_layout(path: Path, entries: list[TensorEntry], start: int, size: int) -> None:
+    """The tensors must tile the data exactly: no overlap, no hole, nothing cut off."""
+    at = start
+    for entry in sorted(entries, key=lambda e: (e.begin, e.end)):
+        if entry.begin != at:
+            kind = "overlaps another" if entry.begin < at else "leaves a hole before it"
+            raise _broken(path, f"tensor {entry.name!r} {kind}")
+        at = entry.end
+    if at != size:
+        raise _broken(path, f"its tensors end at byte {at}, but the file has {size}")
+
+
+def _broken(path: Path, why: str) -> CheckpointError:
+    return CheckpointError(
+        f"{path} is not a whole safetensors checkpoint: {why}.",
+        todo="Export or copy the file again.",
+    )

@@ -1,0 +1,238 @@
+"""Strict reading of a config table: every key is used, known to be harmless, or an error."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from specbench.checkpoint.headers import TensorEntry
+from specbench.errors import CheckpointError
+from specbench.estimate import Caveat, Severity
+from specbench.modelspec import LayerShape, RopeSpec
+
+# Keys of Hugging Face configs that change nothing in a forward pass of ours.
+HARMLESS = frozenset(
+    "architectures model_type torch_dtype dtype transformers_version bos_token_id eos_token_id "
+    "pad_token_id initializer_range use_cache attention_dropout pretraining_tp _name_or_path "
+    "return_dict output_hidden_states output_attentions chunk_size_feed_forward is_encoder_decoder "
+    "is_decoder id2label label2id problem_type sep_token_id decoder_start_token_id "
+    "cross_attention_hidden_size add_cross_attention tie_encoder_decoder "
+    "tokenizer_class prefix".split()
+)
+FLOATS = ("F64", "F32", "F16", "BF16")
+
+
+class Keys:
+    """One config table and which of its keys were read."""
+
+    def __init__(self, table: Mapping[str, Any], source: Path | str) -> None:
+        self._table = table
+        self._read: set[str] = set()
+        self.source = str(source)
+        self.caveats: list[Caveat] = []
+
+    def has(self, name: str) -> bool:
+        """True when the key is there, even if it is null."""
+        return name in self._table
+
+    def raw(self, name: str, default: Any = None) -> Any:
+        """The value as it is, or ``default``; marks the key as read."""
+        self._read.add(name)
+        return self._table.get(name, default)
+
+    def integer(self, name: str, default: int | None = None) -> int:
+        """A positive integer; without it the default is taken and noted."""
+        value = self._value(name, default)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise CheckpointError(f"{self.source}: {name}={value!r}.", expected="A positive integer.")
+        return value
+
+    def number(self, name: str, default: float | None = None) -> float:
+        """A positive number; without it the default is taken and noted."""
+        value = self._value(name, default)
+        if not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:
+            raise CheckpointError(f"{self.source}: {name}={value!r}.", expected="A positive number.")
+        return float(value)
+
+    def flag(self, name: str, default: bool) -> bool:
+        """A boolean; absent means ``default``, as in the library that wrote the file."""
+        value = self.raw(name, default)
+        if not isinstance(value, bool):
+            raise CheckpointError(f"{self.source}: {name}={value!r}.", expected="true or false.")
+        return value
+
+    def must_be(self, name: str, *allowed: Any) -> None:
+        """Refuse a key that is present with a value other than those supported."""
+        value = self.raw(name, allowed[0])
+        if value not in allowed:
+            raise CheckpointError(
+                f"{self.source}: {name}={value!r} is not supported.",
+                expected=f"{' or '.join(map(repr, allowed))}.",
+            )
+
+    def note(self, code: str, text: str) -> None:
+        """Record a default that was taken."""
+        self.caveats.append(Caveat(code=code, severity=Severity.NOTE, text=text))
+
+    def done(self) -> None:
+        """Raise if a key was neither read nor harmless."""
+        unknown = sorted(set(self._table) - self._read - HARMLESS)
+        if unknown:
+            known = self._read | HARMLESS
+            hints = [
+                f"{key!r} (did you mean {near[0]!r}?)"
+                if (near := difflib.get_close_matches(key, known, n=1))
+                else repr(key)
+                for key in unknown
+            ]
+            raise CheckpointError(
+                f"{self.source} holds unknown keys: {', '.join(hints)}.",
+                expected="Only keys whose meaning is known; an ignored one could change the model.",
+                todo="Remove the key, or ask for its support.",
+            )
+
+    def _value(self, name: str, default: Any) -> Any:
+        value = self.raw(name)
+        if value is not None:
+            return value
+        if default is None:
+            raise CheckpointError(f"{self.source}: key {name!r} is missing.")
+        self.note("config_default", f"{self.source}: {name} is absent, {default} is taken")
+        return default
+
+
+def layer_shape(keys: Keys) -> LayerShape:
+    """The sizes of a Llama layer; head_dim defaults to hidden / heads.
+
+    Raises:
+        CheckpointError: a size is missing, does not divide, or asks for what is not supported.
+    """
+    hidden, heads = keys.integer("hidden_size"), keys.integer("num_attention_heads")
+    kv_heads = keys.integer("num_key_value_heads", heads)
+    if keys.raw("head_dim") is not None:
+        head_dim = keys.integer("head_dim")
+    elif hidden % heads:
+        raise CheckpointError(f"{keys.source}: hidden_size={hidden} / num_attention_heads={heads}.")
+    else:
+        head_dim = hidden // heads
+    if heads % kv_heads or head_dim % 2:
+        raise CheckpointError(
+            f"{keys.source}: {heads} query heads, {kv_heads} key heads, head_dim {head_dim}.",
+            expected="Query heads a multiple of key heads, and an even head_dim.",
+        )
+    keys.must_be("hidden_act", "silu")
+    keys.must_be("attention_bias", False, None)
+    keys.must_be("mlp_bias", False, None)
+    keys.must_be("sliding_window", None)
+    keys.must_be("use_sliding_window", False, None)
+    keys.raw("max_window_layers")  # means something only with a sliding window
+    keys.must_be("layer_types", None, ["full_attention"] * keys.integer("num_hidden_layers"))
+    keys.must_be("quantization_config", None)
+    return LayerShape(
+        hidden=hidden,
+        heads=heads,
+        kv_heads=kv_heads,
+        head_dim=head_dim,
+        inner=keys.integer("intermediate_size"),
+        eps=keys.number("rms_norm_eps", 1e-6),
+    )
+
+
+def rope(keys: Keys) -> RopeSpec:
+    """Plain rotary embedding, from either spelling (rope_theta, or rope_parameters).
+
+    Raises:
+        CheckpointError: a rope scaling that is not supported.
+    """
+    nested = keys.raw("rope_parameters")
+    for name, table in (("rope_scaling", keys.raw("rope_scaling")), ("rope_parameters", nested)):
+        kind = _rope_kind(keys, name, table)
+        if kind != "default":
+            raise CheckpointError(
+                f"{keys.source}: {name} asks for {kind!r} scaling.", expected="Plain rope."
+            )
+    top = keys.raw("rope_theta")
+    inner = nested.get("rope_theta") if isinstance(nested, Mapping) else None
+    if top is not None and inner is not None and top != inner:
+        raise CheckpointError(
+            f"{keys.source}: rope_theta={top} and rope_parameters.rope_theta={inner} differ."
+        )
+    if top is None and inner is not None:
+        theta = Keys(nested, f"{keys.source}: rope_parameters").number("rope_theta")
+    else:
+        theta = keys.number("rope_theta", 10000.0)
+    return RopeSpec(theta=theta, max_position=keys.integer("max_position_embeddings", 2048))
+
+
+def _rope_kind(keys: Keys, name: str, table: Any) -> str:
+    if table is None:
+        return "default"
+    if not isinstance(table, Mapping):
+        raise CheckpointError(f"{keys.source}: {name}={table!r}.", expected="A table or null.")
+    extra = sorted(set(table) - {"rope_type", "type", "rope_theta"})
+    kind = str(table.get("rope_type", table.get("type", "default")))
+    return f"{kind} with {', '.join(extra)}" if extra else kind
+
+
+def check_tensors(
+    source: Path,
+    tensors: Mapping[str, TensorEntry],
+    expected: Mapping[str, tuple[int, ...]],
+    optional: Mapping[str, tuple[int, ...]],
+) -> None:
+    """Compare names and shapes of a file with what the config asks for; floats only.
+
+    Raises:
+        CheckpointError: lists what is missing, unknown, and mis-shaped with both shapes.
+    """
+    allowed = {**optional, **expected}
+    missing = sorted(set(expected) - set(tensors))
+    unknown = sorted(set(tensors) - set(allowed))
+    shapes = [
+        f"{name} is {list(tensors[name].shape)}, not {list(shape)}"
+        for name, shape in sorted(allowed.items())
+        if name in tensors and tensors[name].shape != shape
+    ]
+    kinds = [
+        f"{name} is {entry.dtype}"
+        for name, entry in sorted(tensors.items())
+        if name in allowed and entry.dtype not in FLOATS
+    ]
+    problems = [
+        f"{what}: {', '.join(items[:8])}{f' and {len(items) - 8} more' if len(items) > 8 else ''}"
+        for what, items in (
+            ("missing", missing), ("unknown", unknown), ("wrong shape", shapes),
+            ("not floating point", kinds),
+        )  # fmt: skip
+        if items
+    ]
+    if problems:
+        raise CheckpointError(
+            f"{source} does not hold the tensors that its config.json describes. "
+            f"{'; '.join(problems)}.",
+            todo="Check that config.json and weights belong together.",
+        )
+
+
+def layer_tensors(prefix: str, shape: LayerShape, attention_in: int) -> dict[str, tuple[int, ...]]:
+    """Names and shapes of one Llama layer whose attention reads ``attention_in`` values."""
+    q, kv = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
+    return {
+        f"{prefix}.self_attn.q_proj.weight": (q, attention_in),
+        f"{prefix}.self_attn.k_proj.weight": (kv, attention_in),
+        f"{prefix}.self_attn.v_proj.weight": (kv, attention_in),
+        f"{prefix}.self_attn.o_proj.weight": (shape.hidden, q),
+        f"{prefix}.input_layernorm.weight": (shape.hidden,),
+        f"{prefix}.post_attention_layernorm.weight": (shape.hidden,),
+        f"{prefix}.mlp.gate_proj.weight": (shape.inner, shape.hidden),
+        f"{prefix}.mlp.up_proj.weight": (shape.inner, shape.hidden),
+        f"{prefix}.mlp.down_proj.weight": (shape.hidden, shape.inner),
+    }
+
+
+def dtype_name(tensors: Mapping[str, TensorEntry], name: str) -> str:
+    """The dtype of a tensor in torch's spelling."""
+    names = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+    return names[tensors[name].dtype]

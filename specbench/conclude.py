@@ -1,0 +1,127 @@
+"""From a run directory to its reports: judge losslessness, summarise, write every file.
+
+Verdicts that needed the target's scores are kept in ``lossless.json``, so that a report can be
+rebuilt where no model is at hand.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from specbench.backends.base import BackendFacts
+from specbench.config import SpecConfig, load_strict
+from specbench.errors import ConfigError, OutputError
+from specbench.estimate import Caveat
+from specbench.grid import Dropped
+from specbench.metrics.arms import ArmKey
+from specbench.metrics.lossless import Gap, Lossless
+from specbench.metrics.summary import Summary, SummaryInput, judge_all, summarise
+from specbench.report.bundle import files
+from specbench.store import RunDir
+
+VERDICTS = "lossless.json"
+
+
+def facts_json(facts: BackendFacts) -> dict[str, Any]:
+    """What run.json keeps of a backend's facts beside provenance."""
+    return {
+        "backend": facts.backend,
+        "target": facts.target,
+        "draft": facts.draft,
+        "end_ids": list(facts.end_ids),
+        "caveats": [dataclasses.asdict(caveat) for caveat in facts.caveats],
+    }
+
+
+def conclude(run_dir: RunDir, *, gap: Gap | None = None) -> Summary:
+    """Compute the summary of ``run_dir`` and write summary.csv, report.md, report.html and plots.
+
+    Args:
+        run_dir: open for reading at least.
+        gap: the target's relative gap of its two best scores, where the models are at hand; it
+            settles near-ties. Without it, verdicts that were saved earlier are used.
+
+    Raises:
+        OutputError: nothing was measured, or the run directory is not what it should be.
+    """
+    given = summary_input(run_dir)
+    if gap is not None:
+        verdicts = judge_all(given, gap)
+        run_dir.write(VERDICTS, _dump(verdicts))
+    else:
+        verdicts = _saved(run_dir, given)
+    summary = summarise(dataclasses.replace(given, lossless=verdicts))
+    dropped = [
+        load_strict(Dropped, gone, source="run.json: dropped")
+        for gone in run_dir.run_json["dropped"]
+    ]
+    for name, data in files(summary, run_dir.provenance, dropped=dropped).items():
+        run_dir.write(name, data)
+    return summary
+
+
+def summary_input(run_dir: RunDir) -> SummaryInput:
+    """The facts on disk as the metrics want them.
+
+    Raises:
+        OutputError: run.json lacks a key or holds a wrong value.
+    """
+    try:
+        facts = run_dir.run_json["facts"]
+        points = {
+            name: load_strict(SpecConfig, values, source=f"run.json: points.{name}")
+            for name, values in run_dir.run_json["points"].items()
+        }
+        caveats = tuple(
+            load_strict(Caveat, one, source="run.json: facts.caveats") for one in facts["caveats"]
+        )
+        return SummaryInput(
+            runs=tuple(run_dir.load_runs()),
+            points=points,
+            backend=facts["backend"],
+            target=facts["target"],
+            draft=facts["draft"],
+            caveats={"": caveats} if caveats else {},
+            end_ids=tuple(facts["end_ids"]),
+            request_rate=run_dir.run_json["asked"]["load"]["request_rate"],
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise OutputError(
+            f"{run_dir.path}/run.json lacks {error}.", expected="What `specbench sweep` wrote."
+        ) from error
+    except ConfigError as error:
+        raise OutputError(error.what, expected=error.expected, todo=error.todo) from error
+
+
+def _dump(verdicts: Mapping[ArmKey, Lossless]) -> str:
+    rows = [
+        {"arm": dataclasses.asdict(key), "lossless": dataclasses.asdict(verdict)}
+        for key, verdict in verdicts.items()
+    ]
+    return json.dumps(rows, indent=1)
+
+
+def _saved(run_dir: RunDir, given: SummaryInput) -> dict[ArmKey, Lossless]:
+    """Fresh verdicts from the tokens, with saved ones where they compared as many outputs."""
+    fresh = judge_all(given)
+    path = run_dir.path / VERDICTS
+    if not path.is_file():
+        return fresh
+    try:
+        rows = json.loads(path.read_text(encoding="utf-8"))
+        for row in rows:
+            key = load_strict(ArmKey, row["arm"], source=VERDICTS)
+            saved = load_strict(Lossless, row["lossless"], source=VERDICTS)
+            if key in fresh and (fresh[key].compared, fresh[key].identical) == (
+                saved.compared,
+                saved.identical,
+            ):
+                fresh[key] = saved
+    except (ValueError, KeyError, TypeError, ConfigError) as error:
+        raise OutputError(
+            f"{path} is damaged: {error}.", todo="Delete it; the report is rebuilt without it."
+        ) from error
+    return fresh

@@ -1,0 +1,127 @@
+"""The EAGLE-3 draft: one Llama layer that reads [embedding ; hidden] (engine-spec 2.1).
+
+The embedding half of the attention input depends on the token alone, so its norm and projection
+are a table over the vocabulary, made once; a row then costs one lookup and half a projection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from specbench.engine.models.attention import attend, store
+from specbench.engine.models.base import RowKind, Span
+from specbench.engine.models.layers import WIDE, Norm, Projection, Scratch, ScratchCache, feed_forward, fold
+from specbench.engine.models.llama import build_block, fused_qkv
+from specbench.errors import EngineError
+from specbench.modelspec import DraftSpec
+
+MAX_TABLE_BYTES = 256 * 1024 * 1024
+
+
+class Eagle3Draft:
+    """Weights of a one-layer draft and its forward, cut where extend needs only the last row."""
+
+    def __init__(self, spec: DraftSpec, tensors: Mapping[str, Tensor], embedding: Tensor) -> None:
+        """``embedding`` [V, H] is the target's or the draft's own, as ``spec.embed_policy`` says."""
+        self.spec, self.dtype, self.device = spec, embedding.dtype, embedding.device
+        shape, eps = spec.shape, spec.shape.eps
+        qkv = fused_qkv(tensors, "midlayer", shape.head_dim)
+        by_token, by_hidden = qkv[:, : shape.hidden], qkv[:, shape.hidden :]
+        folded = self.dtype in WIDE and not spec.norm_before_residual
+        self.block = build_block(
+            tensors, "midlayer", shape, by_hidden, tensors["midlayer.hidden_norm.weight"]
+        )
+        if self.dtype in WIDE and not folded:  # the residual needs the normed value itself
+            hidden_norm = tensors["midlayer.hidden_norm.weight"]
+            self.block.input_norm = Norm(hidden_norm, eps, folded=False)
+            self.block.qkv = Projection(by_hidden)
+        token_norm = Norm(tensors["midlayer.input_layernorm.weight"], eps, folded=False)
+        self._embedding, self._token_norm = embedding, token_norm
+        self._by_token = Projection(by_token)
+        size = embedding.shape[0] * qkv.shape[0] * embedding.element_size()
+        self._table = self._by_token(token_norm(embedding)) if size <= MAX_TABLE_BYTES else None
+        self.fc = Projection(tensors["fc.weight"])
+        self._input_norm = (
+            Norm(tensors["input_norm.weight"], eps, folded=False) if spec.norm_before_fc else None
+        )
+        self._fc_norms = tuple(
+            Norm(tensors[f"fc_norm.{j}.weight"], eps, folded=False)
+            for j in range(spec.n_features if spec.fc_norm else 0)
+        )
+        norm = tensors["norm.weight"]
+        head = tensors.get("lm_head.weight", embedding)
+        keep_norm = self.dtype not in WIDE or spec.norm_output
+        self._norm = Norm(norm, eps, folded=not keep_norm)
+        self.head = Projection(head if keep_norm else fold(norm, head))
+        offsets = tensors.get("d2t")
+        ids = torch.arange(spec.draft_vocab, device=self.device)
+        self.target_ids = ids if offsets is None else ids + offsets.to(ids)
+        self._scratch = ScratchCache(shape, self.dtype, self.device)
+
+    @property
+    def read_bytes(self) -> int:
+        """Bytes of weights that one decode reads (fc comes on top in an extend)."""
+        return self.block.bytes + self.head.bytes
+
+    def hidden(self, vectors: Tensor, kind: RowKind) -> Tensor:
+        """Row states h [R, H] from target features [R, A·Ht], or recurrent states as they are.
+
+        Raises:
+            EngineError: the width is not that of ``kind``; fc is never applied by width.
+        """
+        width = vectors.shape[-1]
+        if kind is RowKind.RECURRENT:
+            _check_width(width, self.spec.shape.hidden, "a recurrent state")
+            return vectors
+        _check_width(width, self.spec.feature_width, "a row of target features")
+        if self._input_norm is not None:
+            vectors = self._input_norm(vectors)
+        if self._fc_norms:
+            chunks = vectors.chunk(self.spec.n_features, dim=-1)
+            normed = [norm(chunk) for norm, chunk in zip(self._fc_norms, chunks, strict=True)]
+            vectors = torch.cat(normed, dim=-1)
+        return self.fc(vectors)
+
+    def remember(self, tokens: Tensor, hidden: Tensor, span: Span, batch: int) -> Tensor:
+        """Put keys and values of rows (token [R], state [R, H]) into the draft's cache.
+
+        Returns:
+            The residual r [R, H] that ``guess`` continues from (engine-spec 2.1 step 3). The
+            queries wait in ``scratch(batch, R / batch).qkv``.
+        """
+        scratch = self.scratch(batch, tokens.shape[0] // batch)
+        normed = self.block.input_norm(hidden)
+        torch.addmm(self._token_part(tokens), normed, self.block.qkv.matrix, out=scratch.qkv)
+        store(scratch, span, 0)
+        return normed if self.spec.norm_before_residual else hidden
+
+    def guess(self, residual: Tensor, span: Span, scratch: Scratch) -> tuple[Tensor, Tensor]:
+        """Finish rows whose queries are in ``scratch``.
+
+        Returns:
+            Recurrent state [R, H] for the next draft step and logits [R, Vd].
+        """
+        out = torch.addmm(residual, attend(scratch, span, 0), self.block.out.matrix)
+        feed_forward(self.block, out, scratch)
+        normed = self._norm(out)
+        return (normed if self.spec.norm_output else out), self.head(normed)
+
+    def scratch(self, batch: int, rows: int) -> Scratch:
+        """Working memory for a shape; see ``ScratchCache``."""
+        return self._scratch(batch, rows)
+
+    def _token_part(self, tokens: Tensor) -> Tensor:
+        if self._table is not None:
+            return self._table.index_select(0, tokens)
+        return self._by_token(self._token_norm(self._embedding.index_select(0, tokens)))
+
+
+def _check_width(width: int, expected: int, what: str) -> None:
+    if width != expected:
+        raise EngineError(
+            f"{what} has width {width}, but the draft reads {expected}.",
+            todo="Check the captured layers and the row kind; fc is never skipped by width.",
+        )

@@ -1,0 +1,206 @@
+"""The pieces of a Llama layer, arranged so that a step costs few calls and few copies.
+
+Three rearrangements happen once, at load, and leave the mathematics alone:
+
+- norm weights are folded into the projection behind them (float32 and float64 only);
+- rows of the query and key projections are reordered from Llama's half-split to adjacent pairs,
+  so that a rotation is one complex multiplication; scores do not change, since q and k are
+  reordered alike;
+- query, key and value, and gate and up, are one projection each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F  # noqa: N812  (the name that every reader of torch code expects)
+from torch import Tensor
+
+from specbench.modelspec import LayerShape, RopeSpec
+
+WIDE = (torch.float32, torch.float64)
+
+
+class Projection:
+    """``x Wᵀ`` for few rows; W is kept in whichever orientation is read fastest.
+
+    On a CPU a matrix that grows its input is read faster transposed ([in, out], contiguous), one
+    that shrinks it as stored: measured for 1 to 16 rows with benchmarks/engine.py.
+    """
+
+    __slots__ = ("matrix",)
+
+    def __init__(self, weight: Tensor) -> None:
+        out_width, in_width = weight.shape
+        grows = out_width >= in_width and weight.device.type == "cpu"
+        self.matrix = weight.t().contiguous() if grows else weight.contiguous().t()
+
+    def into(self, x: Tensor, out: Tensor) -> None:
+        """Write the product [rows, out] to ``out``."""
+        torch.mm(x, self.matrix, out=out)
+
+    def add_to(self, total: Tensor, x: Tensor) -> None:
+        """Add the product to ``total`` in place: projection and residual in one call."""
+        total.addmm_(x, self.matrix)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """The product as a new tensor."""
+        return torch.mm(x, self.matrix)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that one product reads."""
+        return self.matrix.numel() * self.matrix.element_size()
+
+
+class Norm:
+    """RMSNorm over the last dimension; ``weight`` None when it is folded into what follows."""
+
+    __slots__ = ("eps", "eps_value", "mean", "weight")
+
+    def __init__(self, weight: Tensor, eps: float, *, folded: bool) -> None:
+        self.weight = None if folded else weight
+        self.eps_value = eps
+        self.eps = torch.tensor(eps, dtype=weight.dtype, device=weight.device)
+        self.mean = 1.0 / weight.shape[0]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """``x / sqrt(mean(x²) + eps)``, times the weight unless folded.
+
+        On a CPU four small calls take half the time of ``F.rms_norm``, which is composed of more.
+        """
+        if x.device.type != "cpu" or x.dtype not in WIDE:
+            return F.rms_norm(x, (x.shape[-1],), self.weight, self.eps_value)
+        length = torch.linalg.vector_norm(x, 2, -1, True)
+        scale = torch.addcmul(self.eps, length, length, value=self.mean).rsqrt_()
+        normed = x * scale
+        return normed if self.weight is None else normed.mul_(self.weight)
+
+
+def fold(norm: Tensor, projection: Tensor) -> Tensor:
+    """``projection`` [out, in] with the weight of the norm in front of it multiplied in."""
+    return projection * norm if projection.dtype in WIDE else projection
+
+
+def pair_rows(weight: Tensor, head_dim: int) -> Tensor:
+    """Reorder each head's rows from half-split (i, i + D/2) to adjacent pairs (2i, 2i + 1)."""
+    rows, width = weight.shape
+    halves = weight.view(rows // head_dim, 2, head_dim // 2, width)
+    return halves.transpose(1, 2).reshape(rows, width)
+
+
+class Rope:
+    """Rotations as complex numbers: ``keys`` [length, D/2], and ``queries`` with 1/sqrt(D) in."""
+
+    def __init__(
+        self, rope: RopeSpec, head_dim: int, length: int, dtype: torch.dtype, device: torch.device
+    ) -> None:
+        even = torch.arange(0, head_dim, 2, dtype=torch.float64, device=device)
+        angles = torch.outer(
+            torch.arange(length, dtype=torch.float64, device=device),
+            rope.theta ** -(even / head_dim),
+        )
+        exact = torch.complex(angles.cos(), angles.sin())
+        kind = torch.complex128 if dtype == torch.float64 else torch.complex64
+        self.length = length
+        self.keys = exact.to(kind)
+        self.queries = (exact * head_dim**-0.5).to(kind)
+
+
+@dataclass(slots=True, kw_only=True)
+class Block:
+    """The weights of one decoder layer, fused as the module says."""
+
+    input_norm: Norm
+    qkv: Projection
+    out: Projection
+    post_norm: Norm
+    gate_up: Projection
+    down: Projection
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of weights that one forward reads."""
+        return self.qkv.bytes + self.out.bytes + self.gate_up.bytes + self.down.bytes
+
+
+class Scratch:
+    """Static working memory of a layer for B lanes of T rows, and every view of it that is needed.
+
+    A view costs as much as a small operation, so each is made once; the addresses never change,
+    which is what a captured graph needs.
+    """
+
+    def __init__(
+        self, shape: LayerShape, batch: int, rows: int, dtype: torch.dtype, device: torch.device
+    ) -> None:
+        total, dim = batch * rows, shape.head_dim
+        kv, group = shape.kv_heads, shape.heads // shape.kv_heads
+        wide_q, wide_k = shape.heads * dim, kv * dim
+
+        def new(*size: int) -> Tensor:
+            return torch.empty(size, dtype=dtype, device=device)
+
+        self.rows, self.paired = rows, dtype in WIDE
+        self.qkv = new(total, wide_q + 2 * wide_k)
+        self.q_in = self._pairs(self.qkv[:, :wide_q].view(batch, rows, kv, group, dim))
+        self.k_in = self._pairs(self.qkv[:, wide_q : wide_q + wide_k].view(total, kv, dim))
+        self.v_in = self.qkv[:, wide_q + wide_k :].view(total, kv, dim)
+        queries = new(batch, kv, group, rows, dim)
+        self.q = queries.view(batch * kv, group * rows, dim)
+        self.q_out = self._pairs(queries.permute(0, 3, 1, 2, 4))
+        self.k = new(total, kv, dim)
+        self.k_out = self._pairs(self.k)
+        heads = new(batch, kv, group, rows, dim)
+        self.heads = heads.view(batch * kv, group * rows, dim)
+        self.heads_by_row = heads.permute(0, 3, 1, 2, 4)
+        self.merged = new(total, wide_q) if rows > 1 else heads.view(total, wide_q)
+        self.merged_heads = self.merged.view(batch, rows, kv, group, dim)
+        self.score_shape = (batch, kv * group, rows, -1)
+        self.gate_up = new(total, 2 * shape.inner)
+        self.gate, self.up = self.gate_up[:, : shape.inner], self.gate_up[:, shape.inner :]
+        self.active = new(total, shape.inner)
+
+    def _pairs(self, x: Tensor) -> Tensor:
+        """Adjacent pairs of the last dimension as complex numbers, where the dtype has them."""
+        if not self.paired:
+            return x
+        return torch.view_as_complex(x.unflatten(-1, (x.shape[-1] // 2, 2)))
+
+
+class ScratchCache:
+    """Working memory by (lanes, rows). Decode shapes are few and come back, so they are kept;
+    prompt chunks have any length, so the memory of the last one alone is kept."""
+
+    KEPT_ROWS = 64
+
+    def __init__(self, shape: LayerShape, dtype: torch.dtype, device: torch.device) -> None:
+        self._shape, self._dtype, self._device = shape, dtype, device
+        self._kept: dict[tuple[int, int], Scratch] = {}
+        self._large: dict[tuple[int, int], Scratch] = {}
+
+    def __call__(self, batch: int, rows: int) -> Scratch:
+        key = (batch, rows)
+        kept = self._kept if rows <= self.KEPT_ROWS else self._large
+        if key not in kept:
+            self._large.clear()
+            kept[key] = Scratch(self._shape, batch, rows, self._dtype, self._device)
+        return kept[key]
+
+
+def rotate(x: Tensor, turn: Tensor, out: Tensor) -> None:
+    """Rotate the pairs of ``x`` by ``turn`` into ``out``; half precision goes through float32."""
+    if x.is_complex():
+        torch.mul(x, turn, out=out)
+        return
+    pairs = torch.view_as_complex(x.float().unflatten(-1, (x.shape[-1] // 2, 2)).contiguous())
+    out.copy_(torch.view_as_real(pairs * turn).flatten(-2))
+
+
+def feed_forward(block: Block, x: Tensor, scratch: Scratch) -> None:
+    """SwiGLU on the normed ``x`` [R, H], added to ``x`` in place."""
+    block.gate_up.into(block.post_norm(x), scratch.gate_up)
+    F.silu(scratch.gate, inplace=True)
+    torch.mul(scratch.gate, scratch.up, out=scratch.active)
+    block.down.add_to(x, scratch.active)

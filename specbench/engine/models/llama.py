@@ -1,0 +1,124 @@
+"""The Llama target: residual stream captured un-normed at physical indices (engine-spec 3.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from specbench.engine.models.attention import attend, store
+from specbench.engine.models.base import Features, Span
+from specbench.engine.models.layers import (
+    WIDE,
+    Block,
+    Norm,
+    Projection,
+    Scratch,
+    ScratchCache,
+    feed_forward,
+    fold,
+    pair_rows,
+)
+from specbench.modelspec import LayerShape, TargetSpec
+
+
+def fused_qkv(tensors: Mapping[str, Tensor], prefix: str, head_dim: int) -> Tensor:
+    """Query, key and value weights as one [q + k + v, in], q and k in pair order."""
+    q, k, v = (tensors[f"{prefix}.self_attn.{name}_proj.weight"] for name in "qkv")
+    return torch.cat([pair_rows(q, head_dim), pair_rows(k, head_dim), v])
+
+
+def build_block(
+    tensors: Mapping[str, Tensor], prefix: str, shape: LayerShape, qkv: Tensor, qkv_norm: Tensor
+) -> Block:
+    """One layer from named tensors; ``qkv`` is given, since a draft cuts it differently."""
+    post = tensors[f"{prefix}.post_attention_layernorm.weight"]
+    gate_up = torch.cat([tensors[f"{prefix}.mlp.{name}_proj.weight"] for name in ("gate", "up")])
+    folded = qkv.dtype in WIDE
+    return Block(
+        input_norm=Norm(qkv_norm, shape.eps, folded=folded),
+        qkv=Projection(fold(qkv_norm, qkv)),
+        out=Projection(tensors[f"{prefix}.self_attn.o_proj.weight"]),
+        post_norm=Norm(post, shape.eps, folded=folded),
+        gate_up=Projection(fold(post, gate_up)),
+        down=Projection(tensors[f"{prefix}.mlp.down_proj.weight"]),
+    )
+
+
+class LlamaTarget:
+    """Weights on one device in one dtype, and the forward pass over any rows of any lanes."""
+
+    def __init__(
+        self, spec: TargetSpec, tensors: Mapping[str, Tensor], capture: tuple[int, ...]
+    ) -> None:
+        self.spec, self.capture = spec, capture
+        shape = spec.shape
+        self.embedding = tensors["model.embed_tokens.weight"]
+        self.dtype, self.device = self.embedding.dtype, self.embedding.device
+        self.blocks = tuple(
+            build_block(
+                tensors,
+                f"model.layers.{i}",
+                shape,
+                fused_qkv(tensors, f"model.layers.{i}", shape.head_dim),
+                tensors[f"model.layers.{i}.input_layernorm.weight"],
+            )
+            for i in range(spec.n_layers)
+        )
+        norm = tensors["model.norm.weight"]
+        head = self.embedding if spec.tied else tensors["lm_head.weight"]
+        self._norm = Norm(norm, shape.eps, folded=self.dtype in WIDE)
+        self.head = Projection(fold(norm, head))
+        self._scratch = ScratchCache(shape, self.dtype, self.device)
+
+    @property
+    def read_bytes(self) -> int:
+        """Bytes of weights that one forward with logits reads."""
+        return sum(block.bytes for block in self.blocks) + self.head.bytes
+
+    def new_features(self, rows: int) -> Features | None:
+        """Room for the captured residual streams of ``rows`` rows; None when none is captured."""
+        if not self.capture:
+            return None
+        width = self.spec.shape.hidden
+        size = (rows, len(self.capture) * width)
+        tensor = torch.zeros(size, dtype=self.dtype, device=self.device)
+        parts = {
+            k: tensor[:, j * width : (j + 1) * width] for j, k in enumerate(self.capture)
+        }
+        return Features(tensor, parts)
+
+    def forward(self, tokens: Tensor, span: Span, batch: int, features: Features | None) -> Tensor:
+        """Run all layers.
+
+        Args:
+            tokens: ids [R], lanes after one another.
+            span: places, cache views and mask of the R rows.
+            batch: B; each lane has R / B rows.
+            features: room for the captured residual stream, or None.
+
+        Returns:
+            The residual stream after the last layer, before the final norm [R, H].
+        """
+        scratch = self.scratch(batch, tokens.shape[0] // batch)
+        wanted = {} if features is None else features.parts
+        x = self.embedding.index_select(0, tokens)
+        for index, block in enumerate(self.blocks):
+            if index in wanted:
+                wanted[index].copy_(x)
+            block.qkv.into(block.input_norm(x), scratch.qkv)
+            store(scratch, span, index)
+            block.out.add_to(x, attend(scratch, span, index))
+            feed_forward(block, x, scratch)
+        if self.spec.n_layers in wanted:
+            wanted[self.spec.n_layers].copy_(x)
+        return x
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Scores [rows, V] of un-normed final states [rows, H]."""
+        return self.head(self._norm(hidden))
+
+    def scratch(self, batch: int, rows: int) -> Scratch:
+        """Working memory for a shape; see ``ScratchCache``."""
+        return self._scratch(batch, rows)

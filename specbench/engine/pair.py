@@ -1,0 +1,176 @@
+"""A target and, if there is one, its draft: loaded once, checked against each other."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from specbench.checkpoint import Folder, read_draft, read_target
+from specbench.config import EngineConfig
+from specbench.engine.models.attention import attention_call
+from specbench.engine.models.eagle3 import Eagle3Draft
+from specbench.engine.models.llama import LlamaTarget
+from specbench.engine.models.weights import load_tensors
+from specbench.engine.text import TextCodec
+from specbench.errors import CheckpointError, ConfigError
+from specbench.modelspec import DraftSpec, TargetSpec
+
+_DTYPES = {
+    "float64": torch.float64,
+    "float32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+}
+
+
+@dataclass(slots=True, kw_only=True)
+class ModelPair:
+    """Weights, text codec and facts of a loaded pair; ``draft`` is None for a lone target."""
+
+    target: LlamaTarget
+    draft: Eagle3Draft | None
+    target_spec: TargetSpec
+    draft_spec: DraftSpec | None
+    codec: TextCodec
+    device: torch.device
+    dtype: torch.dtype
+    device_facts: dict[str, str]
+    inputs: dict[str, str]
+
+    @classmethod
+    def load(
+        cls,
+        target_dir: Path | str,
+        draft_dir: Path | str | None,
+        config: EngineConfig,
+        capture_ids: tuple[int, ...] | None = None,
+        capture_default: bool = False,
+    ) -> ModelPair:
+        """Read, check and load both checkpoints.
+
+        Args:
+            target_dir: folder of the target, with tokenizer.json.
+            draft_dir: folder of the draft, or None for plain decoding only.
+            config: device, dtype and threads; ``auto`` is resolved here and recorded.
+            capture_ids: physical indices to capture when the draft names none.
+            capture_default: capture 2, n//2 and n-3 when the draft names none.
+
+        Raises:
+            CheckpointError: a folder is not what it claims, or the two do not fit.
+            ConfigError: the device or dtype is not there, or max_len exceeds the rope table.
+        """
+        spec, folder = read_target(target_dir)
+        device, dtype = resolve_device(config, spec.dtype)
+        if config.max_len > spec.rope.max_position:
+            raise ConfigError(
+                f"max_len={config.max_len} exceeds the target's max_position_embeddings="
+                f"{spec.rope.max_position}.",
+                todo=f"Set max_len to at most {spec.rope.max_position}.",
+            )
+        torch.set_num_threads(config.threads)
+        codec = TextCodec(folder.path)
+        if codec.vocab_size > spec.vocab:
+            raise CheckpointError(
+                f"{folder.path}: the tokenizer knows {codec.vocab_size} ids, the model {spec.vocab}."
+            )
+        draft_spec, draft_folder = None, None
+        if draft_dir is not None:
+            draft_spec, draft_folder = read_draft(
+                draft_dir, spec, capture_ids=capture_ids, capture_default=capture_default
+            )
+        tensors = load_tensors(folder, dtype, device)
+        target = LlamaTarget(spec, tensors, draft_spec.capture_physical if draft_spec else ())
+        draft = None
+        if draft_spec is not None and draft_folder is not None:
+            own = load_tensors(draft_folder, dtype, device)
+            draft_spec, embedding = choose_embedding(
+                draft_spec, own.get("embed_tokens.weight"), target.embedding, config
+            )
+            draft = Eagle3Draft(draft_spec, own, embedding)
+        return cls(
+            target=target,
+            draft=draft,
+            target_spec=spec,
+            draft_spec=draft_spec,
+            codec=codec,
+            device=device,
+            dtype=dtype,
+            device_facts=device_facts(device, dtype),
+            inputs=_inputs(folder, draft_folder, codec),
+        )
+
+
+def resolve_device(config: EngineConfig, stored: str) -> tuple[torch.device, torch.dtype]:
+    """Turn ``auto`` into a device and a dtype: CUDA in the stored dtype, else CPU in float32.
+
+    Raises:
+        ConfigError: a device that torch does not have.
+    """
+    cuda = torch.cuda.is_available()
+    name = ("cuda" if cuda else "cpu") if config.device == "auto" else config.device
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise ConfigError(f"device={name!r}: {error}.") from error
+    if device.type not in ("cpu", "cuda") or (device.type == "cuda" and not cuda):
+        raise ConfigError(f"device={name!r} is not available here.", expected="cpu or cuda.")
+    dtype = config.dtype
+    if dtype == "auto":
+        dtype = stored if device.type == "cuda" else "float32"
+    return device, _DTYPES[dtype]
+
+
+def choose_embedding(
+    spec: DraftSpec, own: Tensor | None, shared: Tensor, config: EngineConfig
+) -> tuple[DraftSpec, Tensor]:
+    """The draft's embedding and the reason (engine-spec 1.7): its own only when it differs."""
+    if own is None:
+        return spec, shared
+    if own.shape == shared.shape and torch.equal(own, shared):
+        return replace(spec, embed_policy="shared: equal to the draft's own"), shared
+    if not config.force_share_embed:
+        return replace(spec, embed_policy="own: it differs from the target's"), own
+    if own.shape != shared.shape:
+        raise ConfigError(
+            f"force_share_embed, but the draft's embedding is {list(own.shape)} and the target's "
+            f"{list(shared.shape)}."
+        )
+    return replace(spec, embed_policy="shared: force_share_embed, although its own differs"), shared
+
+
+def device_facts(device: torch.device, dtype: torch.dtype) -> dict[str, str]:
+    """What ran: device, compute capability (sm_XX), attention call, dtype and threads."""
+    capability, name = "cpu", "cpu"
+    if device.type == "cuda":
+        major, minor = torch.cuda.get_device_capability(device)
+        capability, name = f"sm_{major}{minor}", torch.cuda.get_device_name(device)
+    return {
+        "device": name,
+        "compute_capability": capability,
+        "attention": attention_call(dtype),
+        "dtype": str(dtype).removeprefix("torch."),
+        "threads": str(torch.get_num_threads()),
+        "torch": torch.__version__,
+    }
+
+
+def _inputs(target: Folder, draft: Folder | None, codec: TextCodec) -> dict[str, str]:
+    """Paths and sha256 of every file that was read."""
+    files = {f"target/{p.name}": p for p in (target.path / "config.json", *target.files)}
+    if draft is not None:
+        files |= {f"draft/{p.name}": p for p in (draft.path / "config.json", *draft.files)}
+    files |= {f"tokenizer/{p.name}": p for p in codec.files}
+    found = {f"sha256:{name}": _sha256(path) for name, path in files.items()}
+    found["path:target"] = str(target.path)
+    if draft is not None:
+        found["path:draft"] = str(draft.path)
+    return found
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

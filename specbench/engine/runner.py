@@ -1,0 +1,92 @@
+"""The target's two forwards: a chunk of one prompt, and the trees of a whole batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from specbench.config import SpecConfig
+from specbench.engine.batch import Batch
+from specbench.engine.kv_cache import KVPool, Tail, batch_mask, turn_at, turn_run
+from specbench.engine.models.base import Features, Span, Target
+from specbench.engine.models.layers import Rope
+from specbench.engine.tree import Tree
+
+PREFILL_ROWS = 256
+
+
+@dataclass(slots=True, kw_only=True)
+class Scores:
+    """Target scores [rows, V] and captured features [R, A·Ht] of one forward."""
+
+    logits: Tensor
+    features: Tensor
+
+
+class TargetRunner:
+    """Runs the target over slots of its pool; buffers are kept by shape."""
+
+    def __init__(self, target: Target, pool: KVPool, rope: Rope, spec: SpecConfig) -> None:
+        self._target, self._pool, self._rope = target, pool, rope
+        self._nodes, self._dtype = spec.num_draft_tokens, pool.keys.dtype
+        own = torch.ones(self._nodes, self._nodes, dtype=torch.bool, device=pool.device)
+        self._tail = Tail(own.tril(), pool.capacity, self._dtype)
+        self._features: dict[int, Features | None] = {}
+        self._none = torch.empty(0, 0, dtype=self._dtype, device=pool.device)
+
+    def verify(self, batch: Batch, tree: Tree) -> Scores:
+        """One forward over all nodes of all trees."""
+        rows = batch.size * self._nodes
+        if rows not in self._features:
+            self._features[rows] = self._target.new_features(rows)
+        features = self._features[rows]
+        span = self._span(batch, tree)
+        hidden = self._target.forward(tree.tokens.flatten(), span, batch.size, features)
+        return Scores(
+            logits=self._target.logits(hidden),
+            features=self._none if features is None else features.tensor,
+        )
+
+    def prefill(self, lane: int, start: int, tokens: Sequence[int], *, last: bool) -> Scores:
+        """Rows ``start`` on of one prompt; logits of the final row when ``last``, else none."""
+        rows = len(tokens)
+        features = self._target.new_features(rows)
+        mask = None
+        if rows > 1:
+            mask = torch.full((rows, rows), float("-inf"), dtype=self._dtype).triu(1)
+            mask = torch.nn.functional.pad(mask, (start, 0)).to(self._pool.device)
+        span = self._pool.one_lane(lane, start, rows, turn_run(self._rope, start, rows), mask)
+        ids = torch.tensor(tokens, device=self._pool.device)
+        hidden = self._target.forward(ids, span, 1, features)
+        return Scores(
+            logits=self._target.logits(hidden[-1:]) if last else self._none,
+            features=self._none if features is None else features.tensor,
+        )
+
+    def _span(self, batch: Batch, tree: Tree) -> Span:
+        nodes = self._nodes
+        if batch.size == 1:
+            start = batch.starts[0]
+            if tree.chain:
+                turn = turn_run(self._rope, start, nodes)
+            else:
+                turn = turn_at(self._rope, tree.depths + start)
+                self._tail.fill(tree.seen[0])
+            mask = self._tail.view(start, nodes) if nodes > 1 else None
+            return self._pool.one_lane(0, start, nodes, turn, mask)
+        starts = batch.start_tensor[:, None]
+        slots = starts + torch.arange(nodes, device=starts.device)
+        length = max(batch.starts) + nodes
+        mask = batch_mask(batch.start_tensor, tree.seen, length, self._dtype)
+        return self._pool.batch(slots, length, turn_at(self._rope, starts + tree.depths), mask)
+
+
+def chunks(tokens: Sequence[int]) -> list[tuple[int, Sequence[int], bool]]:
+    """A prompt cut into (start, tokens, is the last) of at most ``PREFILL_ROWS`` rows."""
+    starts = range(0, len(tokens), PREFILL_ROWS)
+    return [
+        (at, tokens[at : at + PREFILL_ROWS], at + PREFILL_ROWS >= len(tokens)) for at in starts
+    ]

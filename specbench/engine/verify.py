@@ -1,0 +1,169 @@
+"""The only place where a token is chosen: walk a drafted tree with the target's scores.
+
+A tree of the root alone is plain decoding, and the token after a prompt is chosen here too.
+Greedy walk: engine-spec 6.1. Sampling: target-only tree sampling with both thresholds at 1,
+which leaves the target's distribution exactly as it is (6.2).
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from specbench.engine.sampling import draw, filtered_probs
+from specbench.engine.tree import Tree, links
+from specbench.request import SamplingParams
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chooser:
+    """How one lane's tokens are chosen: its parameters and its own seeded coins."""
+
+    sampling: SamplingParams
+    coins: random.Random
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What was decided for one lane.
+
+    ``path`` are the node indices kept, the root first; ``tokens`` the accepted drafts and then
+    the bonus token; ``ranks`` the rank among its siblings of each accepted node. ``finite`` is
+    False when the scores held NaN or infinity, and then nothing else counts.
+    """
+
+    path: tuple[int, ...]
+    tokens: tuple[int, ...]
+    ranks: tuple[int, ...]
+    finite: bool = True
+
+    @property
+    def accepted(self) -> int:
+        """Drafts kept, the bonus not counted."""
+        return len(self.path) - 1
+
+
+_BROKEN = Verdict(path=(0,), tokens=(), ranks=(), finite=False)
+
+
+def verify(logits: Tensor, tree: Tree, choosers: Sequence[Chooser]) -> list[Verdict]:
+    """Choose the tokens of every lane.
+
+    Args:
+        logits: target scores [B·N, V] of the nodes, lanes after one another.
+        tree: the drafted nodes of B lanes.
+        choosers: one per lane.
+
+    Returns:
+        One verdict per lane, in order.
+    """
+    lanes, nodes = tree.tokens.shape
+    best, finite = best_tokens(logits)
+    drafted = tree.tokens.tolist()
+    shapes = None if tree.chain else (tree.parents.tolist(), tree.ranks.tolist())
+    verdicts = []
+    for lane, chooser in enumerate(choosers):
+        rows = slice(lane * nodes, (lane + 1) * nodes)
+        if not all(finite[rows]):
+            verdicts.append(_BROKEN)
+            continue
+        first, sibling, ranks = _links(shapes, lane, nodes)
+        if chooser.sampling.greedy:
+            path, bonus = greedy_walk(drafted[lane], first, sibling, best[rows])
+        else:
+            probs = filtered_probs(logits[rows], chooser.sampling)
+            path, bonus = sampled_walk(drafted[lane], first, sibling, probs, chooser.coins)
+        verdicts.append(
+            Verdict(
+                path=tuple(path),
+                tokens=(*(drafted[lane][node] for node in path[1:]), bonus),
+                ranks=tuple(ranks[node] for node in path[1:]),
+            )
+        )
+    return verdicts
+
+
+def best_tokens(logits: Tensor) -> tuple[list[int], list[bool]]:
+    """Argmax of each row, ties to the lowest id, and whether the row is free of NaN and infinity.
+
+    NaN counts as the largest value in argmax, so looking at the best score finds it. The CPU goes
+    through numpy, whose argmax is vectorised; a device through one transfer.
+    """
+    if logits.device.type == "cpu" and logits.dtype in (torch.float32, torch.float64):
+        array = logits.numpy()
+        best = array.argmax(-1)
+        return best.tolist(), [math.isfinite(array[row, i]) for row, i in enumerate(best)]
+    index = logits.argmax(-1, keepdim=True)
+    score = logits.gather(-1, index)
+    ids, scores = torch.cat([index.double(), score.double()], -1).t().tolist()
+    return [int(i) for i in ids], [math.isfinite(s) for s in scores]
+
+
+def greedy_walk(
+    tokens: Sequence[int], first: Sequence[int], sibling: Sequence[int], best: Sequence[int]
+) -> tuple[list[int], int]:
+    """Follow the child that equals the target's argmax as far as there is one (6.1).
+
+    Returns:
+        Node indices from the root, and the bonus token.
+    """
+    path = [0]
+    while True:
+        node = path[-1]
+        child = first[node]
+        while child >= 0 and tokens[child] != best[node]:
+            child = sibling[child]
+        if child < 0:
+            return path, best[node]
+        path.append(child)
+
+
+def sampled_walk(
+    tokens: Sequence[int],
+    first: Sequence[int],
+    sibling: Sequence[int],
+    probs: Tensor,
+    coins: random.Random,
+) -> tuple[list[int], int]:
+    """Target-only tree sampling (6.2): one coin per visited node, one for the final draw.
+
+    Args:
+        tokens: token of each node.
+        first: first child of each node.
+        sibling: next sibling of each node.
+        probs: filtered target distribution after each node [N, V].
+        coins: the request's own generator.
+    """
+    path = [0]
+    while True:
+        node, child = path[-1], first[path[-1]]
+        coin, mass, rejected = coins.random(), 0.0, []
+        while child >= 0:
+            chance = float(probs[node, tokens[child]])
+            mass += chance
+            if chance > 0.0 and coin < mass:
+                break
+            rejected.append(tokens[child])
+            child = sibling[child]
+        if child >= 0:
+            path.append(child)
+            continue
+        left = probs[node]
+        if rejected:
+            left = left.index_fill(0, torch.tensor(rejected, device=left.device), 0.0)
+        # all mass on rejected tokens is possible only by rounding; the target's own draw is right
+        return path, draw(left if bool(left.any()) else probs[node], coins.random())
+
+
+def _links(
+    shapes: tuple[list[list[int]], list[list[int]]] | None, lane: int, nodes: int
+) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
+    if shapes is None:
+        return [*range(1, nodes), -1], [-1] * nodes, [0] * nodes
+    parents, ranks = shapes[0][lane], shapes[1][lane]
+    return *links(parents), ranks

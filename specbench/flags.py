@@ -1,0 +1,151 @@
+"""From parsed flags to settings: profiles give the defaults, flags win."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from typing import Any
+
+from specbench.config import Arrival, EngineConfig, LoadConfig, SpecConfig, resolve
+from specbench.errors import ConfigError
+from specbench.grid import parse_values
+from specbench.sweep import SweepSpec
+
+# Defaults of each profile: flags that are given win over them.
+PROFILES: Mapping[str, Mapping[str, Any]] = {
+    "quick": {
+        "num_steps": (0, 1, 2, 3, 5, 7),
+        "topk": (1, 4),
+        "num_draft_tokens": (8, 16),
+        "batch_sizes": (1, 4),
+        "requests": 20,
+        "blocks": 2,
+    },
+    "full": {
+        "num_steps": (0, 1, 2, 3, 4, 5, 6, 7),
+        "topk": (1, 2, 4, 8),
+        "num_draft_tokens": (4, 8, 16, 32),
+        "batch_sizes": (1, 2, 4, 8),
+        "requests": 100,
+        "blocks": 5,
+    },
+}
+
+
+def sweep_spec(args: argparse.Namespace) -> SweepSpec:
+    """The flags of ``specbench sweep`` over the profile's defaults.
+
+    Raises:
+        ConfigError: a flag is malformed or contradicts another.
+    """
+    if args.server and (args.target or args.draft):
+        raise ConfigError(
+            "--server and --target/--draft are given together.",
+            expected="An outside server brings its own models.",
+        )
+    if args.capture_ids and args.capture_default:
+        raise ConfigError(
+            "--capture-ids and --capture-default are given together.", expected="One of them."
+        )
+    given = {
+        "target": args.target,
+        "draft": args.draft,
+        "server": args.server,
+        "backend": args.backend,
+        "workloads": tuple(args.workload) if args.workload else None,
+        "num_steps": _values(args.num_steps, "--num-steps", 0),
+        "topk": _values(args.topk, "--topk", 1),
+        "num_draft_tokens": _values(args.num_draft_tokens, "--num-draft-tokens", 1),
+        "batch_sizes": _values(args.batch_size, "--batch-size", 1),
+        "temperatures": _temperatures(args.temperature),
+        "requests": args.requests,
+        "blocks": args.blocks,
+        "max_tokens": args.max_tokens,
+        "seed": args.seed,
+        "capture_ids": _values(args.capture_ids, "--capture-ids", 0),
+        "capture_default": args.capture_default,
+        "as_engine": args.as_engine,
+    }
+    chosen = dict(PROFILES[args.profile or "quick"])
+    chosen |= {key: value for key, value in given.items() if value is not None}
+    chosen["blocks"] = min(chosen["blocks"], chosen["requests"]) if not args.blocks else args.blocks
+    load = LoadConfig(**_load_flags(args))
+    engine = engine_config(args, max_batch_size=max(chosen["batch_sizes"]))
+    return SweepSpec(**chosen, load=load, engine=engine)
+
+
+def _load_flags(args: argparse.Namespace) -> dict[str, Any]:
+    if args.request_rate is None and (args.arrival or args.burstiness):
+        raise ConfigError(
+            "--arrival or --burstiness is given without --request-rate.",
+            expected="They shape an open loop.",
+            todo="Give --request-rate, or leave them out.",
+        )
+    flags = {
+        "request_rate": args.request_rate,
+        "arrival": Arrival(args.arrival) if args.arrival else None,
+        "burstiness": args.burstiness,
+        "warmup_requests": args.warmup,
+        "seed": args.seed,
+    }
+    return {key: value for key, value in flags.items() if value is not None}
+
+
+def engine_config(args: argparse.Namespace, *, max_batch_size: int) -> EngineConfig:
+    """The engine's settings from the model flags."""
+    flags = {name: getattr(args, name) for name in ("dtype", "device", "threads", "max_len")}
+    given = {key: value for key, value in flags.items() if value is not None}
+    return EngineConfig(max_batch_size=max_batch_size, **given)
+
+
+def _values(text: str | None, flag: str, least: int) -> tuple[int, ...] | None:
+    return None if text is None else parse_values(text, flag=flag, least=least)
+
+
+def _temperatures(text: str | None) -> tuple[float, ...] | None:
+    if text is None:
+        return None
+    try:
+        return tuple(dict.fromkeys(float(part) for part in text.split(",")))
+    except ValueError:
+        raise ConfigError(
+            f"--temperature: {text!r} is not a list of numbers.", expected="For example 0,0.7,1."
+        ) from None
+
+
+def point(text: str, flag: str) -> SpecConfig:
+    """Read ``K,B,N`` as one point.
+
+    Raises:
+        ConfigError: not three whole numbers, or an illegal point.
+    """
+    try:
+        num_steps, topk, num_draft_tokens = (int(part) for part in text.split(","))
+    except ValueError:
+        raise ConfigError(
+            f"{flag}: {text!r} is not a point.",
+            expected="num_steps,topk,num_draft_tokens, for example 3,4,16.",
+        ) from None
+    return SpecConfig(num_steps=num_steps, topk=topk, num_draft_tokens=num_draft_tokens)
+
+
+def single_point(args: argparse.Namespace) -> SpecConfig:
+    """The one point of ``specbench serve``; raises ConfigError when the flags conflict."""
+    spec, _ = resolve(
+        num_steps=args.num_steps,
+        topk=args.topk,
+        num_draft_tokens=args.num_draft_tokens,
+        as_engine=args.as_engine,
+    )
+    return spec
+
+
+def capture_ids(args: argparse.Namespace) -> tuple[int, ...] | None:
+    """``--capture-ids`` as physical indices."""
+    return _values(args.capture_ids, "--capture-ids", 0)
+
+
+def any_sweep_flag(args: argparse.Namespace) -> bool:
+    """True when a flag other than those of output was given to ``specbench sweep``."""
+    aside = {"command", "command_line", "run", "out", "resume", "explain"}
+    return any(value is not None for key, value in vars(args).items() if key not in aside)

@@ -1,0 +1,103 @@
+"""All figures of one arm, or of one category of it, in one record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from specbench.config import SpecConfig
+from specbench.estimate import Estimate, Evidence
+from specbench.metrics import acceptance
+from specbench.metrics.arms import Arm
+from specbench.metrics.latency import Latency, latency
+from specbench.metrics.speedup import Decomposition, decode_speedup, decompose
+from specbench.metrics.throughput import StepSplit, output_tok_s, step_split
+
+ALL = "all"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """What was measured of ``category`` (``all``: everything); None where it was not.
+
+    ``accept_length`` falls back to ``emitted_length`` where accepted drafts were not counted; the
+    caveat ``weak_evidence`` says so.
+    Baseline, speedup, step split and decomposition follow semantics.md 8 and 14.
+    """
+
+    category: str
+    evidence: Evidence
+    requests: int
+    output_tokens: int | None
+    verify_steps: int | None
+    accept_length: Estimate | None
+    emitted_length: Estimate | None
+    accept_rate_depth: Estimate | None
+    accept_rate_node: Estimate | None
+    output_tok_s: Estimate | None
+    baseline_tok_s: Estimate | None
+    speedup: Estimate | None
+    decomposition: Decomposition | None
+    split: StepSplit | None
+    latency: Latency
+    histogram: tuple[int, ...] | None
+    survival: tuple[float, ...] | None
+    conditional: tuple[float | None, ...] | None
+
+
+def figures(
+    arm: Arm,
+    spec: SpecConfig,
+    baseline: Arm | None,
+    *,
+    category: str | None = None,
+    open_loop: bool = False,
+) -> Figures:
+    """Compute everything of ``arm`` against ``baseline``.
+
+    Args:
+        arm: the arm.
+        spec: its point.
+        baseline: plain decoding in the same cell; None when there is none, or for itself.
+        category: only this category; None for all.
+        open_loop: requests came on a schedule: no step split, no decomposition.
+    """
+    name = category or ALL
+    if all(request.category == category for request in arm.requests):
+        category = None  # the only one: it ran alone
+    kept = [r for r in arm.requests if category is None or r.category == category]
+    plain = baseline.requests if baseline else ()
+    # At a larger batch, requests of several categories share the machine: nothing of a category's
+    # own can be said of throughput, speedup or steps.
+    alone = category is None or arm.key.cell.batch_size == 1
+    closed = alone and not open_loop
+    tokens = [r.completion for r in kept]
+    steps = [r.verify_steps for r in kept]
+    length = acceptance.accept_length(kept)
+    if length is None and not spec.is_baseline:
+        length = acceptance.emitted_length(kept)
+    return Figures(
+        category=name,
+        evidence=acceptance.weakest(kept),
+        requests=len(kept),
+        output_tokens=_total(tokens),
+        verify_steps=_total(steps),
+        accept_length=length,
+        emitted_length=acceptance.emitted_length(kept),
+        accept_rate_depth=acceptance.accept_rate_depth(kept, chain=spec.is_chain),
+        accept_rate_node=acceptance.accept_rate_node(kept),
+        output_tok_s=output_tok_s(arm, category),
+        baseline_tok_s=output_tok_s(baseline, category) if baseline else None,
+        speedup=decode_speedup(plain, kept) if alone else None,
+        decomposition=decompose(baseline, arm, category) if closed and baseline else None,
+        split=step_split(arm, category) if closed else None,
+        latency=latency(kept),
+        histogram=acceptance.histogram(kept),
+        survival=acceptance.survival(kept),
+        conditional=acceptance.conditional(kept),
+    )
+
+
+def _total(values: list[int | None]) -> int | None:
+    """The sum; None when there is nothing to add or a part is not known."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known and len(known) == len(values) else None

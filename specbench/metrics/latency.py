@@ -1,0 +1,102 @@
+"""Latency as the client sees it: facts of deliveries, in nanoseconds, and their percentiles in ms.
+
+TTFT, TPOT, chunk gap and end-to-end are four figures, never one (glossary). A *chunk gap* is the
+time between deliveries, close to a step's time under speculation; *TPOT* spreads a request's
+decode time over its tokens. Neither is called ITL, a word that tools use for both.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from specbench.metrics.stats import percentile
+from specbench.metrics.sums import RequestSums, deliveries_of
+from specbench.trace import RequestTrace
+
+NS_PER_MS = 1e6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latency:
+    """Percentiles over requests (chunk gaps: over gaps), in ms; None where nothing was seen."""
+
+    ttft_ms_p50: float | None
+    ttft_ms_p99: float | None
+    tpot_ms_p50: float | None
+    tpot_ms_p99: float | None
+    chunk_gap_ms_p50: float | None
+    chunk_gap_ms_p99: float | None
+    end_to_end_ms_p50: float | None
+    end_to_end_ms_p99: float | None
+
+
+def ttft_ns(request: RequestSums) -> int | None:
+    """First non-empty delivery - sent. Time spent waiting to be sent is not in it: see the lag."""
+    if request.first_ns is None:
+        return None
+    return request.first_ns - request.trace.sent_ns
+
+
+def schedule_lag_ns(trace: RequestTrace) -> int:
+    """Sent - due: how late the load generator was."""
+    return trace.sent_ns - trace.due_ns
+
+
+def end_to_end_ns(request: RequestSums) -> int | None:
+    """Last non-empty delivery - sent."""
+    if request.last_ns is None:
+        return None
+    return request.last_ns - request.trace.sent_ns
+
+
+def tpot_ns(request: RequestSums) -> float | None:
+    """Time per output token: (last - first) / (n - tokens of the first chunk) (semantics.md 10).
+
+    None for a request whose tokens all came at once.
+
+    >>> from specbench.metrics.example import trace_of
+    >>> from specbench.metrics.sums import sums_of
+    >>> tpot_ns(sums_of(trace_of([3, 2, 0, 1], depth=3, step_ms=10))) / 1e6
+    4.0
+    """
+    decode, tokens = request.decode_ns, request.decode_tokens
+    if decode is None or tokens is None or tokens < 1:
+        return None
+    return decode / tokens
+
+
+def tpot_is_exact(requests: Iterable[RequestSums]) -> bool:
+    """False when some first delivery did not say what it held, so that n - 1 was used."""
+    return all(request.first_tokens is not None for request in requests if request.deliveries)
+
+
+def chunk_gaps_ns(request: RequestSums) -> tuple[int, ...]:
+    """Times between successive non-empty deliveries."""
+    times = [chunk.at_ns for chunk in deliveries_of(request.trace)]
+    return tuple(after - before for before, after in itertools.pairwise(times))
+
+
+def latency(requests: Sequence[RequestSums]) -> Latency:
+    """All percentiles of ``requests``."""
+    ttft = [ttft_ns(request) for request in requests]
+    tpot = [tpot_ns(request) for request in requests]
+    gaps = [gap for request in requests for gap in chunk_gaps_ns(request)]
+    whole = [end_to_end_ns(request) for request in requests]
+    return Latency(
+        ttft_ms_p50=percentile_ms(ttft, 50),
+        ttft_ms_p99=percentile_ms(ttft, 99),
+        tpot_ms_p50=percentile_ms(tpot, 50),
+        tpot_ms_p99=percentile_ms(tpot, 99),
+        chunk_gap_ms_p50=percentile_ms(gaps, 50),
+        chunk_gap_ms_p99=percentile_ms(gaps, 99),
+        end_to_end_ms_p50=percentile_ms(whole, 50),
+        end_to_end_ms_p99=percentile_ms(whole, 99),
+    )
+
+
+def percentile_ms(values_ns: Sequence[float | None], q: float) -> float | None:
+    """The ``q``-th percentile in ms of what is known; None when nothing is."""
+    value = percentile([v for v in values_ns if v is not None], q)
+    return None if value is None else value / NS_PER_MS

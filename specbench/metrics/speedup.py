@@ -1,0 +1,135 @@
+"""Speedup: paired decode time per emitted token, and the three numbers that explain it.
+
+Headline (semantics.md 11): total decode time per token of the baseline ÷ the same of the arm,
+over the prompts that both answered, paired by (workload, prompt, turn). In a greedy run both arms
+emit the same tokens and the tokens cancel; where they differ the figure stays per emitted token.
+
+Explanation: at a fixed batch speedup = emitted tokens per step x plain step time ÷ speculative
+step time. The step-time ratio is the break-even accept length: with fewer tokens per step than
+that, speculation is slower.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from specbench.estimate import Estimate
+from specbench.metrics.acceptance import as_estimate, emitted_length, weakest
+from specbench.metrics.arms import Arm
+from specbench.metrics.stats import LEAST_REQUESTS, LEAST_RUNS, FloatArray, log_linear
+from specbench.metrics.sums import PromptKey, RequestSums, prompt_key
+from specbench.metrics.throughput import outside_share, step_split
+
+Pair = tuple[RequestSums, RequestSums]
+SPEEDUP_EXPONENTS = (1, -1, -1, 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decomposition:
+    """Why an arm is as fast as it is. ``outside`` are shares of decode time not in any step."""
+
+    emitted_length: float
+    plain_step_ms: float
+    spec_step_ms: float
+    plain_outside: float | None
+    spec_outside: float | None
+
+    @property
+    def break_even_accept_length(self) -> float:
+        """Speculative step time ÷ plain step time: tokens per step that just pay for the step."""
+        return self.spec_step_ms / self.plain_step_ms
+
+    @property
+    def product(self) -> float:
+        """The speedup that the step times predict."""
+        return self.emitted_length / self.break_even_accept_length
+
+
+def decode_speedup(baseline: Sequence[RequestSums], arm: Sequence[RequestSums]) -> Estimate | None:
+    """How many times faster ``arm`` decodes than ``baseline``, with its interval.
+
+    Conversations are resampled; where every prompt ran in at least five blocks, blocks are (they
+    are the runs of semantics.md 19). None when no prompt was answered and timed in both.
+
+    >>> from specbench.metrics.example import run_of, trace_of
+    >>> from specbench.metrics.sums import complete_sums
+    >>> plain = complete_sums([run_of(trace_of([0] * 12, depth=0))])
+    >>> fast = complete_sums([run_of(trace_of([3, 3, 3], depth=3, step_ms=20))])
+    >>> decode_speedup(plain, fast).value
+    2.0
+    """
+    pairs = paired(baseline, arm)
+    if not pairs:
+        return None
+    over_runs = _blocks_are_runs(pairs)
+    rows = _rows(pairs, by_block=over_runs)
+    least = LEAST_RUNS if over_runs else LEAST_REQUESTS
+    return as_estimate(
+        log_linear(rows, SPEEDUP_EXPONENTS, least=least),
+        unit="x",
+        evidence=min(weakest([a for a, _ in pairs]), weakest([b for _, b in pairs])),
+    )
+
+
+def paired(baseline: Sequence[RequestSums], arm: Sequence[RequestSums]) -> list[Pair]:
+    """Requests of the two arms that answer the same prompt and turn, repeats in block order."""
+    mine, theirs = _by_prompt(arm), _by_prompt(baseline)
+    return [
+        pair
+        for key, found in theirs.items()
+        for pair in zip(found, mine.get(key, ()), strict=False)
+    ]
+
+
+def _by_prompt(requests: Sequence[RequestSums]) -> dict[PromptKey, list[RequestSums]]:
+    """Requests whose decode time and tokens are known, by prompt and in block order."""
+    found: dict[PromptKey, list[RequestSums]] = {}
+    for request in sorted(requests, key=lambda r: r.block):
+        if request.decode_ns is not None and (request.decode_tokens or 0) > 0:
+            found.setdefault(prompt_key(request.trace.request), []).append(request)
+    return found
+
+
+def _blocks_are_runs(pairs: Sequence[Pair]) -> bool:
+    """True when every prompt was repeated in the same five blocks or more."""
+    blocks: dict[PromptKey, set[int]] = {}
+    for plain, _ in pairs:
+        blocks.setdefault(prompt_key(plain.trace.request), set()).add(plain.block)
+    every = list(blocks.values())
+    return len(every[0]) >= LEAST_RUNS and all(seen == every[0] for seen in every)
+
+
+def _rows(pairs: Sequence[Pair], *, by_block: bool) -> FloatArray:
+    """Baseline time, baseline tokens, arm time, arm tokens of each resampled unit: (units, 4)."""
+    rows: dict[object, FloatArray] = {}
+    for plain, spec in pairs:
+        unit: object = plain.block if by_block else plain.conversation
+        values = np.array(
+            [plain.decode_ns, plain.decode_tokens, spec.decode_ns, spec.decode_tokens],
+            dtype=np.float64,
+        )
+        rows[unit] = rows[unit] + values if unit in rows else values
+    return np.stack(list(rows.values()))
+
+
+def decompose(baseline: Arm, arm: Arm, category: str | None = None) -> Decomposition | None:
+    """The three numbers behind a speedup; None where step times or steps were not seen.
+
+    Meant for a closed loop only: with an open loop the batch varies (semantics.md 8).
+    """
+    kept = [r for r in arm.requests if category is None or r.category == category]
+    plain_kept = [r for r in baseline.requests if category is None or r.category == category]
+    per_step = emitted_length(kept)
+    plain, spec = step_split(baseline, category), step_split(arm, category)
+    if per_step is None or plain is None or spec is None:
+        return None
+    return Decomposition(
+        emitted_length=per_step.value,
+        plain_step_ms=plain.step_ms,
+        spec_step_ms=spec.step_ms,
+        plain_outside=outside_share(plain_kept),
+        spec_outside=outside_share(kept),
+    )

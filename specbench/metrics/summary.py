@@ -1,0 +1,175 @@
+"""From the blocks of a run to the summary: every arm's figures, and the best point of each cell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from specbench.config import SpecConfig
+from specbench.errors import OutputError
+from specbench.estimate import Caveat
+from specbench.metrics.acceptance import by_category
+from specbench.metrics.arms import Arm, ArmKey, Cell, gather
+from specbench.metrics.best import Best, best_of
+from specbench.metrics.definitions import Definition, definitions
+from specbench.metrics.figures import figures
+from specbench.metrics.lossless import Gap, Lossless, judge
+from specbench.metrics.result import ArmResult
+from specbench.metrics.validity import caveats
+from specbench.trace import ArmRun
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummaryInput:
+    """Facts that a summary is computed from; all of them are on disk after a run.
+
+    ``points`` maps every point id to its spec, measured or not. ``lossless`` holds verdicts that
+    the caller reached with the target's scores at hand; an arm without one is compared by its
+    tokens alone. ``caveats`` by point id come from outside, those under ``""`` hang on every
+    point. ``end_ids`` are the target's end tokens. ``request_rate`` is set for an open loop.
+    """
+
+    runs: tuple[ArmRun, ...]
+    points: Mapping[str, SpecConfig]
+    backend: str
+    target: str
+    draft: str
+    lossless: Mapping[ArmKey, Lossless] = field(default_factory=dict)
+    caveats: Mapping[str, tuple[Caveat, ...]] = field(default_factory=dict)
+    end_ids: tuple[int, ...] = ()
+    request_rate: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """Everything that the reports print. ``arms`` are ordered by cell, then as in ``points``.
+
+    ``ledger`` is what other tools would print for the headline's best point.
+    """
+
+    backend: str
+    target: str
+    draft: str
+    request_rate: float | None
+    arms: tuple[ArmResult, ...]
+    bests: tuple[Best, ...]
+    not_measured: tuple[str, ...]
+    ledger: tuple[Definition, ...]
+
+    @property
+    def headline(self) -> Best:
+        """The cell that the verdict line is about: first workload, coldest, smallest batch."""
+        return self.bests[0]
+
+    def of_cell(self, cell: Cell) -> tuple[ArmResult, ...]:
+        """The arms of one cell, baseline first."""
+        return tuple(arm for arm in self.arms if arm.key.cell == cell)
+
+    def baseline_of(self, cell: Cell) -> ArmResult | None:
+        """Plain decoding in a cell."""
+        return next((arm for arm in self.of_cell(cell) if arm.spec.is_baseline), None)
+
+
+def summarise(given: SummaryInput) -> Summary:
+    """Compute the summary.
+
+    Raises:
+        OutputError: no block was measured, or a block names a point that ``points`` lacks.
+    """
+    arms = gather(given.runs)
+    if not any(arm.measured for arm in arms.values()):
+        raise OutputError(
+            "The run holds no measured request.",
+            expected="At least one block of one point.",
+            todo="Run the sweep, or go on with it by --resume.",
+        )
+    cells = _cells(given, arms)
+    results = {cell: _results(given, found) for cell, found in cells.items()}
+    bests = tuple(best_of(cell, found, arms) for cell, found in results.items())
+    return Summary(
+        backend=given.backend,
+        target=given.target,
+        draft=given.draft,
+        request_rate=given.request_rate,
+        arms=tuple(result for found in results.values() for result in found),
+        bests=bests,
+        not_measured=tuple(p for p in given.points if p not in {key.point_id for key in arms}),
+        ledger=_ledger(bests[0], arms),
+    )
+
+
+def _ledger(best: Best, arms: Mapping[ArmKey, Arm]) -> tuple[Definition, ...]:
+    if best.arm is None:
+        return ()
+    return definitions(arms[best.arm.key].runs, best.arm.spec)
+
+
+def judge_all(given: SummaryInput, gap: Gap | None = None) -> dict[ArmKey, Lossless]:
+    """The verdict of every speculative arm that has a baseline; ``gap`` settles near-ties."""
+    verdicts: dict[ArmKey, Lossless] = {}
+    for found in _cells(given, gather(given.runs)).values():
+        baseline = _baseline(given, found)
+        for arm in found:
+            if baseline is not None and arm is not baseline:
+                verdicts[arm.key] = judge(baseline.measured, arm.measured, gap=gap)
+    return verdicts
+
+
+def _cells(given: SummaryInput, arms: Mapping[ArmKey, Arm]) -> dict[Cell, list[Arm]]:
+    """Arms by cell, workloads in order of appearance, then by temperature and batch size."""
+    order = {point: index for index, point in enumerate(given.points)}
+    unknown = sorted({key.point_id for key in arms} - set(order))
+    if unknown:
+        raise OutputError(
+            f"The run holds blocks of {', '.join(unknown)}, which its list of points lacks.",
+            expected="A block of a listed point.",
+            todo="Do not mix the blocks of two runs in one directory.",
+        )
+    workloads = list(dict.fromkeys(key.cell.workload for key in arms))
+    cells = sorted(
+        {key.cell for key in arms},
+        key=lambda c: (workloads.index(c.workload), c.temperature, c.batch_size),
+    )
+    return {
+        cell: sorted(
+            (arm for key, arm in arms.items() if key.cell == cell),
+            key=lambda arm: (
+                not given.points[arm.key.point_id].is_baseline,
+                order[arm.key.point_id],
+            ),
+        )
+        for cell in cells
+    }
+
+
+def _baseline(given: SummaryInput, found: list[Arm]) -> Arm | None:
+    return next((arm for arm in found if given.points[arm.key.point_id].is_baseline), None)
+
+
+def _results(given: SummaryInput, found: list[Arm]) -> tuple[ArmResult, ...]:
+    """The results of one cell."""
+    baseline = _baseline(given, found)
+    return tuple(_result(given, arm, None if arm is baseline else baseline) for arm in found)
+
+
+def _result(given: SummaryInput, arm: Arm, baseline: Arm | None) -> ArmResult:
+    spec = given.points[arm.key.point_id]
+    open_loop = given.request_rate is not None
+    total = figures(arm, spec, baseline, open_loop=open_loop)
+    lossless = given.lossless.get(arm.key)
+    if lossless is None and baseline is not None:
+        lossless = judge(baseline.measured, arm.measured)
+    own = caveats(arm, spec, total, baseline=baseline, lossless=lossless, end_ids=given.end_ids)
+    outside = (*given.caveats.get("", ()), *given.caveats.get(arm.key.point_id, ()))
+    return ArmResult(
+        key=arm.key,
+        spec=spec,
+        total=total,
+        categories=tuple(
+            figures(arm, spec, baseline, category=category, open_loop=open_loop)
+            for category in by_category(arm.requests)
+            if category
+        ),
+        lossless=lossless,
+        caveats=(*own, *outside),
+    )

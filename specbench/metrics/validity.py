@@ -1,0 +1,270 @@
+"""Reservations as data: what takes away from an arm's figures, and how much.
+
+Codes are stable: ``summary.csv`` carries them in ``validity``.
+
+====================== ======== ================================================================
+code                   severity when
+====================== ======== ================================================================
+too_few_requests       note     under 12 complete requests: no interval
+too_few_steps          note     under 200 verify steps
+weak_evidence          warning  accepted drafts were not counted, or a chunk's tokens not said
+failed_requests        warning  a request ended in an error
+truncated              warning  a request was cancelled, or cut by the context before max_tokens
+looping                invalid  over a tenth of the outputs repeat themselves (looping.py)
+eos_ignored            note     requests ran past EOS, where text is not like real text
+schedule_lag           warning  p99 of sent - due over 10 ms and over a tenth of the median TTFT
+cold_start             warning  the arm's first request took over 1.5 times the usual time a step
+no_baseline            note     no plain decoding in the same cell
+unpaired               note     under 9 in 10 requests have a partner in the baseline
+no_difference          note     the interval of the speedup holds 1
+incomparable_baseline  invalid  speedup above the accept length (semantics.md 12)
+decomposition_disagrees warning tokens per step and step times predict another speedup
+merged_deliveries      note     one delivery is not one step: chunk gap is not step time
+identity_broken        invalid  I1 to I4 of identities.py
+lossy                  invalid  greedy output differs from plain decoding's, not by a tie
+====================== ======== ================================================================
+
+Codes that come from outside (capture ids given by hand, clocks not locked) are passed through.
+An arm with an ``invalid`` caveat is never named best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from specbench.config import SpecConfig
+from specbench.estimate import Caveat, Evidence, Severity
+from specbench.metrics.arms import Arm
+from specbench.metrics.figures import Figures
+from specbench.metrics.identities import COALESCED, merged_deliveries, residuals
+from specbench.metrics.latency import NS_PER_MS, schedule_lag_ns, tpot_is_exact
+from specbench.metrics.looping import LOOPING_OUTPUTS, looping_share
+from specbench.metrics.lossless import Lossless, Verdict
+from specbench.metrics.speedup import paired
+from specbench.metrics.stats import LEAST_REQUESTS, percentile
+from specbench.trace import Finish, RequestTrace
+
+LEAST_STEPS = 200
+LAG_MS = 10.0
+LAG_OF_TTFT = 0.1
+COLD = 1.5
+PAIRED_SHARE = 0.9
+DISAGREEMENT = 0.03
+
+
+def caveats(
+    arm: Arm,
+    spec: SpecConfig,
+    seen: Figures,
+    *,
+    baseline: Arm | None,
+    lossless: Lossless | None,
+    end_ids: Sequence[int] = (),
+) -> tuple[Caveat, ...]:
+    """Everything that can be held against ``arm``.
+
+    Args:
+        arm: the arm.
+        spec: its point.
+        seen: its pooled figures.
+        baseline: plain decoding in the same cell, None when there is none.
+        lossless: the comparison with it, None when there was none.
+        end_ids: end tokens of the model, for looping.
+    """
+    found: list[Caveat] = [
+        *counts(seen),
+        *_evidence(arm, spec, seen),
+        *_requests(arm),
+        *_looping(arm, end_ids),
+        *_load(arm, seen),
+        *_cold_start(arm),
+        *_identities(arm),
+    ]
+    if not spec.is_baseline:
+        found.extend(_against_baseline(arm, seen, baseline))
+        found.extend(_lossy(lossless))
+    return tuple(found)
+
+
+def counts(seen: Figures) -> Iterable[Caveat]:
+    """too_few_requests and too_few_steps, which a category has on its own account."""
+    if seen.requests < LEAST_REQUESTS:
+        yield _note(
+            "too_few_requests",
+            f"{seen.requests} complete requests: under {LEAST_REQUESTS} no interval is given",
+        )
+    if seen.verify_steps is not None and seen.verify_steps < LEAST_STEPS:
+        yield _note(
+            "too_few_steps",
+            f"{seen.verify_steps} verify steps, under {LEAST_STEPS}: a small sample",
+        )
+
+
+def _evidence(arm: Arm, spec: SpecConfig, seen: Figures) -> Iterable[Caveat]:
+    if not spec.is_baseline and any(request.accepted is None for request in arm.requests):
+        source = {
+            Evidence.NONE: "nothing shows how many drafts were accepted",
+            Evidence.CHUNKS: "accept length is guessed from tokens per delivery",
+        }.get(seen.evidence, "accept length is output tokens per verify step, after trimming")
+        yield _warning("weak_evidence", source)
+    elif not tpot_is_exact(arm.requests):
+        yield _warning(
+            "weak_evidence", "the first delivery's tokens are not known: TPOT divides by n - 1"
+        )
+
+
+def _requests(arm: Arm) -> Iterable[Caveat]:
+    measured = arm.measured
+    failed = [t for t in measured if t.finish is Finish.ERROR]
+    if failed:
+        yield _warning(
+            "failed_requests",
+            f"{len(failed)} of {len(measured)} requests failed, the first with: "
+            f"{failed[0].error or 'no message'}",
+        )
+    cut = [t for t in measured if t.finish is Finish.CANCELLED]
+    cut += [r.trace for r in arm.requests if _cut_by_context(r.trace, r.completion)]
+    if cut:
+        yield _warning(
+            "truncated", f"{len(cut)} of {len(measured)} requests were cut before they ended"
+        )
+    ignoring = sum(t.request.sampling.ignore_eos for t in measured)
+    if ignoring:
+        yield _note(
+            "eos_ignored", f"{ignoring} of {len(measured)} requests ran on past the end token"
+        )
+
+
+def _cut_by_context(trace: RequestTrace, completion: int | None) -> bool:
+    return (
+        trace.finish is Finish.LENGTH
+        and completion is not None
+        and completion < trace.request.sampling.max_tokens
+    )
+
+
+def _looping(arm: Arm, end_ids: Sequence[int]) -> Iterable[Caveat]:
+    share = looping_share(arm.requests, end_ids)
+    if share is not None and share.value > LOOPING_OUTPUTS:
+        yield _invalid(
+            "looping",
+            f"{share.value:.0%} of {share.n} outputs repeat themselves, and a loop is easy to "
+            "draft: accept length and speedup flatter the draft",
+        )
+
+
+def _load(arm: Arm, seen: Figures) -> Iterable[Caveat]:
+    lag = percentile([float(schedule_lag_ns(t)) for t in arm.measured], 99)
+    ttft = seen.latency.ttft_ms_p50
+    if lag is None:
+        return
+    lag_ms = lag / NS_PER_MS
+    if lag_ms > max(LAG_MS, LAG_OF_TTFT * (ttft or 0.0)):
+        yield _warning(
+            "schedule_lag",
+            f"requests were sent up to {lag_ms:.0f} ms late (p99): the client could not keep up",
+        )
+    ratio = merged_deliveries(arm.requests)
+    if ratio is not None and abs(ratio - 1) > COALESCED:
+        yield _note(
+            "merged_deliveries",
+            f"a delivery holds {ratio:.2f} steps on average: chunk gap is not step time",
+        )
+
+
+def _cold_start(arm: Arm) -> Iterable[Caveat]:
+    """The first request against the median of the rest, in time per step (or per delivery)."""
+    timed = [
+        (
+            request.trace.sent_ns,
+            request.decode_ns / (request.verify_steps or request.deliveries - 1),
+        )
+        for request in arm.requests
+        if request.decode_ns is not None and (request.verify_steps or request.deliveries > 1)
+    ]
+    if len(timed) < 5:
+        return
+    ordered = [per_step for _, per_step in sorted(timed)]
+    usual = percentile(ordered[1:], 50)
+    if usual is not None and ordered[0] > COLD * usual:
+        yield _warning(
+            "cold_start",
+            f"the first request took {ordered[0] / usual:.1f} times the usual time per step: "
+            "the warm-up was too short",
+        )
+
+
+def _identities(arm: Arm) -> Iterable[Caveat]:
+    broken = residuals(arm.requests)
+    if broken:
+        names = sorted({residual.name for residual in broken})
+        yield _invalid(
+            "identity_broken",
+            f"{', '.join(names)} broken {len(broken)} times, first in {broken[0].where}: "
+            f"{broken[0].text}",
+        )
+
+
+def _against_baseline(arm: Arm, seen: Figures, baseline: Arm | None) -> Iterable[Caveat]:
+    if baseline is None or not baseline.requests:
+        yield _note("no_baseline", "no plain decoding was measured in this cell: no speedup")
+        return
+    pairs = paired(baseline.requests, arm.requests)
+    if len(pairs) < PAIRED_SHARE * max(len(arm.requests), len(baseline.requests)):
+        yield _note(
+            "unpaired",
+            f"{len(pairs)} pairs of {len(arm.requests)} requests and {len(baseline.requests)} of "
+            "the baseline: speedup rests on the pairs",
+        )
+    speedup, length = seen.speedup, seen.accept_length
+    if speedup is None:
+        return
+    if speedup.low is not None and not speedup.excludes(1.0):
+        yield _note("no_difference", "the interval of the speedup holds 1: no difference shown")
+    if length is not None and speedup.value > length.value:
+        yield _invalid(
+            "incomparable_baseline",
+            f"speedup {speedup.value:.2f} is above the accept length {length.value:.2f}, which "
+            "would need a step cheaper than a plain one: the baseline is not comparable",
+        )
+    yield from _disagreement(seen)
+
+
+def _disagreement(seen: Figures) -> Iterable[Caveat]:
+    """The product of the decomposition must lie in the interval, or within 3 % of the speedup."""
+    speedup, parts = seen.speedup, seen.decomposition
+    if speedup is None or parts is None:
+        return
+    slack = DISAGREEMENT * speedup.value
+    low = min(speedup.low or speedup.value, speedup.value - slack)
+    high = max(speedup.high or speedup.value, speedup.value + slack)
+    if low <= parts.product <= high:
+        return
+    text = f"step times predict {parts.product:.2f}x, decode times say {speedup.value:.2f}x"
+    if parts.plain_outside is not None and parts.spec_outside is not None:
+        text += (
+            f"; {parts.plain_outside:.0%} of plain and {parts.spec_outside:.0%} of speculative "
+            "decode time lies outside verify steps (prefill of others, scheduling, delivery)"
+        )
+    yield _warning("decomposition_disagrees", text)
+
+
+def _lossy(lossless: Lossless | None) -> Iterable[Caveat]:
+    if lossless is not None and lossless.verdict is Verdict.LOSSY:
+        yield _invalid(
+            "lossy",
+            f"{lossless.compared - lossless.identical} of {lossless.compared} greedy outputs "
+            "differ from plain decoding's",
+        )
+
+
+def _note(code: str, text: str) -> Caveat:
+    return Caveat(code=code, severity=Severity.NOTE, text=text)
+
+
+def _warning(code: str, text: str) -> Caveat:
+    return Caveat(code=code, severity=Severity.WARNING, text=text)
+
+
+def _invalid(code: str, text: str) -> Caveat:
+    return Caveat(code=code, severity=Severity.INVALID, text=text)

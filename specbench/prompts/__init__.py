@@ -1,0 +1,1 @@
+"""Where prompts come from: the native form, outside sets, random words, timed traces."""

@@ -1,0 +1,306 @@
+"""What the written report says, block by block; every number comes from the summary."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+
+from specbench.grid import Dropped
+from specbench.metrics.arms import Cell
+from specbench.metrics.best import Best
+from specbench.metrics.definitions import Definition, Value
+from specbench.metrics.figures import Figures
+from specbench.metrics.result import ArmResult
+from specbench.metrics.rows import validity
+from specbench.metrics.summary import Summary
+from specbench.report import wording
+from specbench.report.document import Block, Code, Folded, Heading, Items, Picture, Table, Text
+from specbench.trace import Provenance
+
+CAPTIONS = {
+    "heatmap.png": "Speedup over the grid",
+    "accept_length.png": "Accept length and speedup against num_steps, by category",
+    "survival.png": "Where drafts are lost: survival and conditional acceptance by position",
+    "step_time.png": "Where a step's time goes",
+}
+
+
+def content(
+    summary: Summary,
+    provenance: Provenance,
+    *,
+    dropped: Sequence[Dropped] = (),
+    pictures: Sequence[str] = (),
+) -> list[Block]:
+    """The whole report.
+
+    Args:
+        summary: of the run.
+        provenance: what is needed to repeat it.
+        dropped: combinations of the grid that did not run, with reasons.
+        pictures: image files that lie beside the report.
+    """
+    return [
+        Heading(text="specbench report", level=1),
+        *_head(summary),
+        *_points(summary),
+        *_best_per_batch(summary),
+        *_categories(summary),
+        *_latency(summary),
+        *_pictures(pictures),
+        *_caveats(summary),
+        *_dropped(summary, dropped),
+        *_ledger(summary.ledger),
+        *_reproduce(provenance),
+    ]
+
+
+def _head(summary: Summary) -> Iterable[Block]:
+    best = summary.headline
+    yield Text(text=wording.verdict(best), strong=True)
+    if best.arm is not None:
+        parts = wording.decomposition(best.arm)
+        if parts:
+            yield Text(text=f"How it comes about: {parts}.")
+        counts = wording.histogram(best.arm.total.histogram)
+        if counts:
+            yield Text(text=f"{counts[0].upper()}{counts[1:]}.")
+    if tied := wording.tied(best):
+        yield Text(text=tied)
+    load = (
+        "closed loop"
+        if summary.request_rate is None
+        else f"open loop at {summary.request_rate:g} requests/s"
+    )
+    yield Text(
+        text=f"Target {summary.target}, draft {summary.draft or 'none'}, backend "
+        f"{summary.backend}, {load}. {wording.evidence(summary)}"
+    )
+
+
+def _cell_name(cell: Cell) -> str:
+    return f"{cell.workload}, temperature {cell.temperature:g}, batch size {cell.batch_size}"
+
+
+def _points(summary: Summary) -> Iterable[Block]:
+    yield Heading(text="Points")
+    yield Text(
+        text="A point is num_steps/topk/num_draft_tokens. Speedup is paired decode time per token "
+        "against 0/1/1. Break-even is the accept length that just pays for a step. "
+        + wording.INTERVALS
+    )
+    for best in summary.bests:
+        yield Heading(text=_cell_name(best.cell), level=3)
+        yield Table(
+            columns=(
+                "point",
+                "accept length",
+                "tok/s",
+                "speedup",
+                "break-even",
+                "step ms = draft + extend + verify + other",
+                "lossless",
+                "validity",
+            ),
+            rows=tuple(_point_row(arm, best) for arm in summary.of_cell(best.cell)),
+            words=("point", "lossless", "validity"),
+        )
+
+
+def _point_row(arm: ArmResult, best: Best) -> tuple[str, ...]:
+    total, parts = arm.total, arm.total.decomposition
+    name = wording.triple(arm.spec)
+    if best.arm is not None and arm.key == best.arm.key:
+        name += " (best)"
+    return (
+        name,
+        wording.MISSING if arm.spec.is_baseline else wording.estimate(total.accept_length),
+        wording.estimate(total.output_tok_s, 1),
+        wording.estimate(total.speedup, unit="x"),
+        wording.number(parts.break_even_accept_length if parts else None),
+        _split(total),
+        arm.lossless.verdict.value if arm.lossless else wording.MISSING,
+        validity(arm.caveats).replace(";", ", "),
+    )
+
+
+def _split(seen: Figures) -> str:
+    split = seen.split
+    if split is None:
+        return wording.MISSING
+    parts = (split.draft_ms, split.extend_ms, split.verify_ms, split.other_ms)
+    return f"{split.step_ms:.2f} = " + " + ".join(f"{part:.2f}" for part in parts)
+
+
+def _best_per_batch(summary: Summary) -> Iterable[Block]:
+    yield Heading(text="Best point per batch size")
+    yield Table(
+        columns=(
+            "workload",
+            "temperature",
+            "batch size",
+            "best point",
+            "speedup",
+            "accept length",
+            "outcome",
+            "not told apart from it",
+        ),
+        rows=tuple(
+            (
+                best.cell.workload,
+                f"{best.cell.temperature:g}",
+                str(best.cell.batch_size),
+                wording.triple(best.arm.spec) if best.arm else wording.MISSING,
+                wording.estimate(best.arm.total.speedup if best.arm else None, unit="x"),
+                wording.estimate(best.arm.total.accept_length if best.arm else None),
+                best.outcome.value.replace("_", " "),
+                ", ".join(wording.triple(arm.spec) for arm in best.tied) or wording.MISSING,
+            )
+            for best in summary.bests
+        ),
+        words=("workload", "best point", "outcome", "not told apart from it"),
+    )
+
+
+def _categories(summary: Summary) -> Iterable[Block]:
+    """The best point of the headline's cell, category by category."""
+    arm = summary.headline.arm
+    if arm is None or not arm.categories:
+        return
+    yield Heading(text=f"By category: {wording.settings(arm.spec)}")
+    yield Table(
+        columns=(
+            "category",
+            "requests",
+            "accept length",
+            "accepted / depth",
+            "speedup",
+            "TPOT ms p50",
+            "survival by position",
+        ),
+        rows=tuple(_category_row(seen) for seen in (*arm.categories, arm.total)),
+        words=("category", "survival by position"),
+    )
+
+
+def _category_row(seen: Figures) -> tuple[str, ...]:
+    rate = seen.accept_rate_depth
+    return (
+        seen.category,
+        str(seen.requests),
+        wording.estimate(seen.accept_length),
+        wording.MISSING if rate is None else f"{100 * rate.value:.0f} %",
+        wording.estimate(seen.speedup, unit="x"),
+        wording.number(seen.latency.tpot_ms_p50),
+        " ".join(f"{share:.2f}" for share in seen.survival or ()) or wording.MISSING,
+    )
+
+
+def _latency(summary: Summary) -> Iterable[Block]:
+    """Baseline and best point of each cell."""
+    rows = []
+    for best in summary.bests:
+        for arm in (summary.baseline_of(best.cell), best.arm):
+            if arm is not None:
+                seen = arm.total.latency
+                pairs = (
+                    (seen.ttft_ms_p50, seen.ttft_ms_p99),
+                    (seen.tpot_ms_p50, seen.tpot_ms_p99),
+                    (seen.chunk_gap_ms_p50, seen.chunk_gap_ms_p99),
+                    (seen.end_to_end_ms_p50, seen.end_to_end_ms_p99),
+                )
+                texts = (f"{wording.number(a)} / {wording.number(b)}" for a, b in pairs)
+                rows.append((_cell_name(best.cell), wording.triple(arm.spec), *texts))
+    yield Heading(text="Latency, ms p50 / p99")
+    yield Table(
+        columns=("cell", "point", "TTFT", "TPOT", "chunk gap", "end to end"),
+        rows=tuple(rows),
+        words=("cell", "point"),
+    )
+
+
+def _pictures(files: Sequence[str]) -> Iterable[Block]:
+    if files:
+        yield Heading(text="Plots")
+    for file in files:
+        yield Picture(file=file, caption=CAPTIONS.get(file, file))
+
+
+def _caveats(summary: Summary) -> Iterable[Block]:
+    """One item per code: where it applies, and its sentence in the first place."""
+    places: dict[str, list[str]] = {}
+    texts: dict[str, tuple[str, str]] = {}
+    for arm in summary.arms:
+        for caveat in arm.caveats:
+            places.setdefault(caveat.code, []).append(wording.place(arm, summary))
+            texts.setdefault(caveat.code, (caveat.severity.value, caveat.text))
+    yield Heading(text="Caveats")
+    if not places:
+        yield Text(text="None.")
+        return
+    items = []
+    for code, points in places.items():
+        severity, text = texts[code]
+        unique = list(dict.fromkeys(points))
+        where = "every point" if len(unique) == len(summary.arms) else _some(unique)
+        for_example = f"; on {unique[0]}: " if len(unique) > 1 and where != "every point" else ": "
+        items.append((code, f"{severity}, {where}{for_example}{text}."))
+    yield Items(items=tuple(items))
+
+
+def _some(names: Sequence[str], most: int = 6) -> str:
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+
+
+def _dropped(summary: Summary, dropped: Sequence[Dropped]) -> Iterable[Block]:
+    if not dropped and not summary.not_measured:
+        return
+    yield Heading(text="Points that did not run")
+    items = [
+        (f"{gone.num_steps}/{gone.topk}/{gone.num_draft_tokens}", gone.reason) for gone in dropped
+    ]
+    items += [(point, "not measured: the run ended before it") for point in summary.not_measured]
+    yield Items(items=tuple(items))
+
+
+def _ledger(ledger: Sequence[Definition]) -> Iterable[Block]:
+    if not ledger:
+        return
+    yield Heading(text="The same run in other tools' words")
+    yield Folded(
+        title="What each tool would print for the best point, and why it differs",
+        inside=Table(
+            columns=("tool", "figure", "value", "why"),
+            rows=tuple((row.tool, row.field, _ledger_value(row.value), row.why) for row in ledger),
+            words=("tool", "figure", "value", "why"),
+        ),
+    )
+
+
+def _ledger_value(value: Value) -> str:
+    if isinstance(value, Mapping):
+        values = sorted(value.values())
+        return f"{values[0]:.2f} to {values[-1]:.2f} by request" if values else wording.MISSING
+    if isinstance(value, tuple):
+        return " ".join(wording.number(share) for share in value)
+    return wording.number(value, 3)
+
+
+def _reproduce(provenance: Provenance) -> Iterable[Block]:
+    yield Heading(text="How to reproduce")
+    yield Code(text=shlex.join(provenance.command))
+    facts = [
+        (topic, name, value)
+        for topic, values in (
+            ("software", provenance.software),
+            ("machine", provenance.machine),
+            ("device", provenance.device),
+            ("inputs", provenance.inputs),
+        )
+        for name, value in values.items()
+    ]
+    facts.insert(0, ("run", "started at", provenance.started_at))
+    yield Table(
+        columns=("topic", "fact", "value"), rows=tuple(facts), words=("topic", "fact", "value")
+    )

@@ -1,0 +1,46 @@
+"""``report.md``: the report as GitHub-flavoured Markdown, short enough for a pull request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from specbench.report.document import Block, Code, Folded, Heading, Items, Picture, Table, Text
+
+
+def markdown(blocks: Sequence[Block]) -> str:
+    """The blocks as one Markdown text, ending in a newline."""
+    return "\n\n".join(_block(block) for block in blocks) + "\n"
+
+
+def _block(block: Block) -> str:
+    match block:
+        case Heading():
+            return f"{'#' * block.level} {block.text}"
+        case Text():
+            return f"**{_plain(block.text)}**" if block.strong else _plain(block.text)
+        case Items():
+            return "\n".join(f"- **{label}**: {_plain(text)}" for label, text in block.items)
+        case Code():
+            return f"```sh\n{block.text}\n```"
+        case Picture():
+            return f"![{block.caption}]({block.file})"
+        case Folded():
+            table = _table(block.inside)
+            return f"<details><summary>{block.title}</summary>\n\n{table}\n\n</details>"
+        case Table():
+            return _table(block)
+
+
+def _table(table: Table) -> str:
+    rule = [":--" if left else "--:" for left in table.left]
+    lines = [table.columns, rule, *table.rows]
+    return "\n".join("| " + " | ".join(_escape(cell) for cell in line) + " |" for line in lines)
+
+
+def _escape(cell: str) -> str:
+    return _plain(cell).replace("|", "\\|")
+
+
+def _plain(text: str) -> str:
+    """One line without markup: a server's error message must not open a tag."""
+    return text.replace("<", "&lt;").replace("\n", " ")

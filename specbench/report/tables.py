@@ -1,0 +1,46 @@
+"""``summary.csv``: the columns of the design, as text."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+from collections.abc import Sequence
+
+from specbench.metrics.rows import SummaryRow
+
+COLUMNS = tuple(
+    field.name
+    for field in dataclasses.fields(SummaryRow)
+    if field.name not in ("survival", "request_rate")
+)
+
+
+def summary_csv_text(rows: Sequence[SummaryRow]) -> str:
+    """The rows as CSV. Empty means not measured.
+
+    survival_1 … survival_K follow the fixed columns, K the deepest of all rows; ``request_rate``
+    comes last, in open-loop runs only.
+    """
+    deepest = max((len(row.survival) for row in rows), default=0)
+    open_loop = any(row.request_rate is not None for row in rows)
+    header = [*COLUMNS, *(f"survival_{level}" for level in range(1, deepest + 1))]
+    if open_loop:
+        header.append("request_rate")
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(header)
+    for row in rows:
+        values: list[object] = [getattr(row, column) for column in COLUMNS]
+        values += [*row.survival, *[None] * (deepest - len(row.survival))]
+        if open_loop:
+            values.append(row.request_rate)
+        writer.writerow([_cell(value) for value in values])
+    return out.getvalue()
+
+
+def _cell(value: object) -> str:
+    """Six significant digits; nothing for what was not measured."""
+    if value is None:
+        return ""
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,173 @@
+"""Put the routes together, and run them on a port."""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+from dataclasses import dataclass
+
+from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
+
+from specbench.backends.base import Backend, BackendFacts
+from specbench.config import SpecConfig
+from specbench.errors import ConfigError
+from specbench.server.fields import RefusedError
+from specbench.server.generate_route import generate
+from specbench.server.info_routes import (
+    configure,
+    health,
+    model_info,
+    models,
+    ready,
+    server_info,
+)
+from specbench.server.openai_routes import chat_completions, completions
+from specbench.server.replies import MAX_BODY_BYTES, errors_as_json
+from specbench.server.service import SERVICE, Service
+
+HAS_KEY = web.AppKey("has_key", bool)
+_OPEN_PATHS = frozenset({"/health", "/healthz", "/readyz"})
+
+
+def build_app(
+    backend: Backend,
+    facts: BackendFacts,
+    *,
+    spec: SpecConfig,
+    batch_size: int,
+    model: str | None = None,
+    api_key: str | None = None,
+    max_body_bytes: int = 2 * 1024 * 1024,
+    max_in_flight: int = 1024,
+) -> web.Application:
+    """The application around one backend, not yet listening.
+
+    Args:
+        backend: opened, and configured to ``spec`` and ``batch_size``; the caller closes it.
+        facts: what ``backend.open`` returned.
+        spec: the point that is running; ``POST /specbench/configure`` switches it later.
+        batch_size: how many requests run together.
+        model: the name to serve under; None takes the target's.
+        api_key: when given, every route but the health checks wants it as a bearer token.
+        max_body_bytes: larger bodies are answered with 413.
+        max_in_flight: further requests are answered with 429.
+    """
+    middlewares: list[Middleware] = [errors_as_json]
+    if api_key:
+        middlewares.append(_key_check(api_key))
+    app = web.Application(middlewares=middlewares, client_max_size=max_body_bytes)
+    app[MAX_BODY_BYTES] = max_body_bytes
+    app[HAS_KEY] = bool(api_key)
+    app[SERVICE] = Service(
+        backend,
+        facts,
+        model=model or facts.target,
+        spec=spec,
+        batch_size=batch_size,
+        max_in_flight=max_in_flight,
+    )
+    app.add_routes(
+        [
+            web.get("/health", health),
+            web.get("/healthz", health),
+            web.get("/readyz", ready),
+            web.get("/v1/models", models),
+            web.get("/server_info", server_info),
+            web.get("/get_model_info", model_info),
+            web.post("/v1/completions", completions),
+            web.post("/v1/chat/completions", chat_completions),
+            web.post("/generate", generate),
+            web.post("/specbench/configure", configure),
+        ]
+    )
+    return app
+
+
+def _key_check(api_key: str) -> Middleware:
+    """Refuse requests without the key. The comparison takes the same time wherever it fails."""
+    wanted = f"Bearer {api_key}".encode()
+
+    @web.middleware
+    async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
+        given = request.headers.get("Authorization", "").encode(errors="replace")
+        if request.path not in _OPEN_PATHS and not hmac.compare_digest(given, wanted):
+            raise RefusedError(
+                "The API key is missing or wrong.",
+                todo="Send it as Authorization: Bearer KEY.",
+                status=401,
+                code="invalid_api_key",
+            )
+        return await handler(request)
+
+    return check
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningServer:
+    """A listening server; ``stop`` it in the event loop that started it."""
+
+    host: str
+    port: int
+    runner: web.AppRunner
+
+    @property
+    def url(self) -> str:
+        """The base address."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}"
+
+    async def stop(self) -> None:
+        """Take no new request, let those in flight end within the limit, cancel the rest."""
+        self.runner.app[SERVICE].draining = True
+        await self.runner.cleanup()
+
+
+async def serve(
+    app: web.Application, host: str = "127.0.0.1", port: int = 0, *, drain_s: float = 10.0
+) -> RunningServer:
+    """Listen on ``host`` and ``port`` (0 takes a free one) and return at once.
+
+    Args:
+        app: from ``build_app``.
+        host: beyond loopback the application must have an API key.
+        port: TCP port.
+        drain_s: how long ``stop`` waits for requests in flight.
+
+    Raises:
+        ConfigError: no key beyond loopback, or the address cannot be used.
+    """
+    if not _is_loopback(host) and not app[HAS_KEY]:
+        raise ConfigError(
+            f"Serving on {host or 'every address'} lets other machines in without a key.",
+            expected="Beyond 127.0.0.1 an API key is required.",
+            todo="Give --api-key, or serve on 127.0.0.1.",
+        )
+    # A handler is cancelled when its client goes away, which cancels the request in the engine.
+    runner = web.AppRunner(
+        app, access_log=None, handler_cancellation=True, shutdown_timeout=drain_s
+    )
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, host, port).start()
+    except OSError as error:
+        await runner.cleanup()
+        raise ConfigError(
+            f"Cannot listen on {host}:{port}: {error.strerror or error}.",
+            todo="Choose another port with --port, or stop what uses this one.",
+        ) from None
+    return RunningServer(host=host, port=runner.addresses[0][1], runner=runner)
+
+
+def _is_loopback(host: str) -> bool:
+    """True for addresses that only this machine can reach.
+
+    >>> [_is_loopback(h) for h in ("127.0.0.1", "::1", "localhost", "0.0.0.0", "", "box")]
+    [True, True, True, False, False, False]
+    """
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

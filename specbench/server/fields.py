@@ -1,0 +1,142 @@
+"""A request body read field by field: wrong types and unknown names are refused, never ignored."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Any
+
+from specbench.errors import UsageError
+
+
+class RefusedError(UsageError):
+    """A request that the server does not take.
+
+    ``status`` is the HTTP status, ``param`` the field at fault, ``code`` OpenAI's error code.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        todo: str = "",
+        status: int = 400,
+        param: str | None = None,
+        code: str | None = None,
+    ) -> None:
+        super().__init__(what, todo=todo)
+        self.status = status
+        self.param = param
+        self.code = code
+
+
+class Fields:
+    """Take each field that is understood, then call ``done``; null counts as absent.
+
+    Args:
+        values: a parsed JSON object.
+        where: prefix for messages, such as ``sampling_params.``.
+    """
+
+    def __init__(self, values: Any, where: str = "") -> None:
+        if not isinstance(values, Mapping):
+            place = where.rstrip(".") or "The request body"
+            raise RefusedError(f"{place} is no JSON object.", param=where.rstrip(".") or None)
+        self._left = dict(values)
+        self._where = where
+        self._known: list[str] = []
+
+    def take(self, name: str) -> Any:
+        """The raw value; None when absent."""
+        self._known.append(name)
+        return self._left.pop(name, None)
+
+    def integer(self, name: str) -> int | None:
+        """An integer; None when absent."""
+        value = self.take(name)
+        if value is not None and type(value) is not int:
+            raise self.wrong(name, value, "an integer")
+        return value
+
+    def number(self, name: str, default: float) -> float:
+        """A number, as float."""
+        value = self.take(name)
+        if value is None:
+            return default
+        if type(value) not in (int, float):
+            raise self.wrong(name, value, "a number")
+        return float(value)
+
+    def flag(self, name: str) -> bool:
+        """True or false; false when absent."""
+        value = self.take(name)
+        if value is not None and type(value) is not bool:
+            raise self.wrong(name, value, "true or false")
+        return bool(value)
+
+    def text(self, name: str) -> str | None:
+        """A string; None when absent."""
+        value = self.take(name)
+        if value is not None and type(value) is not str:
+            raise self.wrong(name, value, "a string")
+        return value
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """A string or a list of strings; empty when absent."""
+        value = self.take(name)
+        if value is None:
+            return ()
+        values = [value] if isinstance(value, str) else value
+        if not isinstance(values, list) or not all(isinstance(v, str) and v for v in values):
+            raise self.wrong(name, value, "a string or a list of strings, none of them empty")
+        return tuple(values)
+
+    def ids(self, name: str) -> tuple[int, ...]:
+        """A list of token ids; empty when absent."""
+        value = self.take(name)
+        if value is None or value == []:
+            return ()
+        if not is_ids(value):
+            raise self.wrong(name, value, "a list of token ids")
+        return tuple(value)
+
+    def only(self, name: str, *allowed: Any) -> None:
+        """A field of the API whose feature is not here: absent or one of ``allowed``."""
+        value = self.take(name)
+        if value is not None and not any(value == a and type(value) is type(a) for a in allowed):
+            fine = " or ".join(repr(a) for a in allowed)
+            raise self.wrong(name, value, f"{fine}, or left out: this server has nothing else")
+
+    def wrong(self, name: str, value: Any, expected: str) -> RefusedError:
+        """The refusal of ``value``."""
+        return RefusedError(
+            f"{self._where}{name} is {value!r:.80}; it must be {expected}.", param=name
+        )
+
+    def done(self) -> None:
+        """Refuse what nobody took.
+
+        Raises:
+            RefusedError: names each unknown field, with "did you mean".
+        """
+        if not self._left:
+            return
+        said = ", ".join(self._where + name + self._hint(name) for name in self._left)
+        raise RefusedError(
+            f"Unknown field: {said}.",
+            todo="Nothing is ignored here; leave it out.",
+            param=next(iter(self._left)),
+        )
+
+    def _hint(self, name: str) -> str:
+        near = difflib.get_close_matches(name, self._known, n=1)
+        return f" (did you mean {near[0]}?)" if near else ""
+
+
+def is_ids(value: Any) -> bool:
+    """True for a non-empty list of token ids.
+
+    >>> is_ids([1, 2]), is_ids([]), is_ids([True]), is_ids([-1])
+    (True, False, False, False)
+    """
+    return isinstance(value, list) and bool(value) and all(type(v) is int and v >= 0 for v in value)

@@ -1,0 +1,105 @@
+"""The one backend behind all routes: who may use it when, and which point it runs."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import contextmanager
+
+from aiohttp import web
+
+from specbench.backends.base import Backend, BackendFacts, Event
+from specbench.config import SpecConfig
+from specbench.request import Request
+from specbench.server.fields import RefusedError
+
+
+class Service:
+    """State of the server; used from one event loop only.
+
+    Args:
+        backend: opened and configured to ``spec`` and ``batch_size`` by the caller, who also
+            closes it.
+        facts: what ``backend.open`` returned.
+        model: the name that requests must give, if they give one.
+        spec: the point that the backend runs.
+        batch_size: how many requests it runs together.
+        max_in_flight: requests taken at once; more are refused with 429.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        facts: BackendFacts,
+        *,
+        model: str,
+        spec: SpecConfig,
+        batch_size: int,
+        max_in_flight: int,
+    ) -> None:
+        self._backend = backend
+        self.facts = facts
+        self.model = model
+        self.spec = spec
+        self.batch_size = batch_size
+        self.in_flight = 0
+        self.draining = False
+        self._max_in_flight = max_in_flight
+        self._switching = False
+
+    @property
+    def ready(self) -> bool:
+        """True while requests are taken."""
+        return not self.draining and not self._switching
+
+    @contextmanager
+    def admitted(self) -> Iterator[None]:
+        """Hold a place while a request is served.
+
+        Raises:
+            RefusedError: 503 while shutting down or switching, 429 when all places are taken.
+        """
+        if self.draining:
+            raise RefusedError("The server is shutting down.", status=503, code="draining")
+        if self._switching:
+            raise RefusedError("The server is switching to another point.", status=503, code="busy")
+        if self.in_flight >= self._max_in_flight:
+            raise RefusedError(
+                f"{self.in_flight} requests are in flight, which is all that this server takes.",
+                todo="Try again later.",
+                status=429,
+                code="too_many_requests",
+            )
+        self.in_flight += 1
+        try:
+            yield
+        finally:
+            self.in_flight -= 1
+
+    def stream(self, request: Request) -> AsyncGenerator[Event, None]:
+        """The backend's events of ``request``."""
+        return self._backend.stream(request)
+
+    async def configure(self, spec: SpecConfig, batch_size: int) -> None:
+        """Switch the backend to another point while nothing is in flight.
+
+        Raises:
+            RefusedError: 409 while requests are in flight or another switch is under way.
+            ConfigError: the backend cannot run the point.
+        """
+        if self.in_flight or self._switching:
+            raise RefusedError(
+                f"{self.in_flight} requests are in flight; a point is switched between requests.",
+                todo="Wait until they have ended.",
+                status=409,
+                code="busy",
+            )
+        self._switching = True
+        try:
+            await self._backend.configure(spec, batch_size)
+        finally:
+            self._switching = False
+        self.spec = spec
+        self.batch_size = batch_size
+
+
+SERVICE = web.AppKey("service", Service)

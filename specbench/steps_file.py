@@ -1,0 +1,105 @@
+"""The steps of a finished run in one columnar file, ``steps.parquet``.
+
+One row is one :class:`~specbench.trace.StepTrace`; beside its fields stand the arm that it belongs
+to (``point_id``, ``workload``, ``batch_size``, ``temperature``, ``block``), the request's id, and
+two keys: ``seq`` is the block's place in the journal, ``request`` the index of the request in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from specbench.errors import OutputError
+from specbench.journal import replacing
+from specbench.rows import STEP_FIELDS
+
+ARM_FIELDS = ("point_id", "workload", "batch_size", "temperature", "block")
+
+_ROWS = 1 << 16  # of one row group
+_BLOCKS = b"specbench_blocks"
+_SMALL = pa.int32()
+_TYPES = {
+    "seq": _SMALL,
+    "point_id": pa.string(),
+    "workload": pa.string(),
+    "batch_size": _SMALL,
+    "temperature": pa.float64(),
+    "block": _SMALL,
+    "request": _SMALL,
+    "request_id": pa.string(),
+    **dict.fromkeys(STEP_FIELDS, pa.int64()),
+    "ranks": pa.list_(_SMALL),
+}
+
+
+def write_steps(path: Path, count: int, blocks: Iterable[Mapping[str, Sequence[Any]]]) -> None:
+    """Write the steps of the first ``count`` blocks of a run to ``path`` at once.
+
+    Args:
+        path: of the parquet file; replaced only when the new one is whole.
+        count: number of blocks, also of those that have no steps.
+        blocks: columns of each block, keyed as in ``_TYPES``, in the order of ``seq``.
+
+    Raises:
+        OutputError: the file cannot be written.
+    """
+    schema = pa.schema(list(_TYPES.items()), metadata={_BLOCKS: str(count).encode()})
+    strings = [name for name, kind in _TYPES.items() if kind == pa.string()]
+    with (
+        replacing(path) as temporary,
+        pq.ParquetWriter(temporary, schema, compression="zstd", use_dictionary=strings) as writer,
+    ):
+        pending = schema.empty_table()
+        for columns in blocks:
+            pending = pa.concat_tables([pending, pa.table(dict(columns), schema=schema)])
+            if pending.num_rows >= _ROWS:
+                writer.write_table(pending)
+                pending = schema.empty_table()
+        if pending.num_rows:
+            writer.write_table(pending)
+
+
+class StepsFile:
+    """``steps.parquet`` of a run, read once; ``count`` blocks stand in it, 0 when there is none.
+
+    Raises:
+        OutputError: the file is damaged or of another kind.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._table: pa.Table | None = None
+        self._starts: list[int] = []
+        self.count = 0
+        if not path.exists():
+            return
+        try:
+            metadata = pq.read_metadata(path).metadata or {}
+            self.count = int(metadata[_BLOCKS])
+        except (pa.ArrowException, OSError, KeyError, ValueError) as error:
+            raise self._damaged(error) from error
+
+    def columns(self, seq: int) -> dict[str, list[Any]]:
+        """The step columns of block ``seq``, which is one of the first ``count``."""
+        if self._table is None:
+            try:
+                self._table = pq.read_table(self._path, columns=["seq", "request", *STEP_FIELDS])
+                rows = self._table["seq"].to_numpy()
+            except (pa.ArrowException, OSError, KeyError) as error:
+                raise self._damaged(error) from error
+            self._starts = rows.searchsorted(range(self.count + 1)).tolist()
+        start, end = self._starts[seq], self._starts[seq + 1]
+        part = self._table.slice(start, end - start)
+        return {name: part[name].to_pylist() for name in ("request", *STEP_FIELDS)}
+
+    def _damaged(self, error: Exception) -> OutputError:
+        return OutputError(
+            f"{self._path} is damaged: {error}.",
+            expected="The columns of steps that this program writes.",
+            todo="Restore the file from a copy, or measure again in a new folder.",
+        )

@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from typing import TypeVar
+
+import pytest
+
+from specbench.backends.http import HttpSession, StatusError, check_url
+from specbench.errors import BackendError, ConfigError, UnreachableError
+from tests.scripted_http import EVENTS, Reply, Scripted, as_events, as_json, scripted
+
+T = TypeVar("T")
+
+
+def against(routes: dict[str, Reply], use: Callable[[HttpSession, Scripted], Awaitable[T]]) -> T:
+    async def body() -> T:
+        async with scripted(routes) as server:
+            http = HttpSession(server.url, api_key="k3y", call_timeout_s=5.0)
+            await http.open()
+            try:
+                return await use(http, server)
+            finally:
+                await http.close()
+
+    return asyncio.run(body())
+
+
+async def events_of(http: HttpSession) -> list[bytes]:
+    got: list[bytes] = []
+    async with aclosing(http.post_events("/s", {"q": 1})) as arrivals:
+        async for _, events in arrivals:
+            got += events
+    return got
+
+
+@pytest.mark.parametrize(
+    "url", ["127.0.0.1:8000", "ftp://x", "http://", "http://x/?a=1", "http://x#y", ""]
+)
+def test_no_address(url: str) -> None:
+    with pytest.raises(ConfigError, match="not the address"):
+        check_url(url)
+
+
+@pytest.mark.parametrize("url", ["http://h:1", "http://h:1/", "http://h:1/v1", "http://h:1/v1/"])
+def test_one_base_address(url: str) -> None:
+    assert check_url(url) == "http://h:1"
+
+
+def test_json_calls() -> None:
+    async def use(http: HttpSession, server: Scripted) -> None:
+        assert await http.get_json("/a") == {"x": 1}
+        assert await http.get_json("/absent") is None
+        assert await http.post_json("/b", {"y": 2}) == [3]
+        assert server.asked == [("/a", None), ("/absent", None), ("/b", {"y": 2})]
+        assert all("Authorization: Bearer k3y" in head for head in server.headers)
+
+    against({"/a": as_json({"x": 1}), "/b": as_json([3])}, use)
+
+
+def test_refusals_carry_status_message_and_next_step() -> None:
+    async def use(http: HttpSession, _: Scripted) -> None:
+        with pytest.raises(StatusError, match="too long") as refused:
+            await http.post_json("/a", {})
+        assert refused.value.status == 400
+        with pytest.raises(StatusError, match="API key"):
+            await http.get_json("/b")
+        with pytest.raises(StatusError, match="upstream is down"):
+            await events_of(http)
+
+    against(
+        {
+            "/a": as_json({"error": {"message": "too long"}}, 400),
+            "/b": as_json({"detail": "who are you"}, 401),
+            "/s": Reply(pieces=[b"upstream is down"], status=503, content_type="text/plain"),
+        },
+        use,
+    )
+
+
+def test_a_long_error_body_is_cut_and_a_long_answer_refused() -> None:
+    async def use(http: HttpSession, _: Scripted) -> None:
+        with pytest.raises(StatusError) as refused:
+            await http.get_json("/long_error")
+        assert len(str(refused.value)) < 1000
+        with pytest.raises(BackendError, match="more than"):
+            await http.get_json("/long")
+
+    against(
+        {
+            "/long_error": Reply(pieces=[b"e" * 50_000] * 3, status=500),
+            "/long": Reply(pieces=[b"[" + b" " * 3_000_000] * 3),
+        },
+        use,
+    )
+
+
+def test_a_stream() -> None:
+    async def use(http: HttpSession, _: Scripted) -> list[bytes]:
+        return await events_of(http)
+
+    got = against({"/s": as_events({"t": "é"}, {"t": "日本"})}, use)
+    assert [json.loads(e) for e in got[:2]] == [{"t": "é"}, {"t": "日本"}]
+    assert got[2] == b"[DONE]"
+
+
+@pytest.mark.parametrize(
+    ("reply", "said"),
+    [
+        (Reply(pieces=[b"data: 1\n\n"], content_type=EVENTS, broken=True), "broke off"),
+        (as_json({"error": {"message": "no streaming here"}}), "no streaming here"),
+        (Reply(pieces=[b"<html>hello"], content_type="text/html"), "text/html"),
+    ],
+)
+def test_a_stream_that_is_none_or_breaks(reply: Reply, said: str) -> None:
+    async def use(http: HttpSession, _: Scripted) -> None:
+        with pytest.raises(BackendError, match=said):
+            await events_of(http)
+
+    against({"/s": reply}, use)
+
+
+def test_closing_a_stream_early_closes_its_connection() -> None:
+    async def use(http: HttpSession, _: Scripted) -> None:
+        stream = http.post_events("/s", {})
+        assert await anext(stream)
+        await stream.aclose()
+
+    against({"/s": Reply(pieces=[b"data: 1\n\n"], content_type=EVENTS, hang=True)}, use)
+
+
+def test_nothing_answers() -> None:
+    async def body() -> str:
+        async with scripted({}) as server:
+            url = server.url
+        http = HttpSession(url)
+        await http.open()
+        try:
+            with pytest.raises(UnreachableError, match="Start the server"):
+                await http.get_json("/a")
+            with pytest.raises(UnreachableError) as unreachable:
+                await events_of(http)
+            assert url in str(unreachable.value)
+        finally:
+            await http.close()
+        return str(unreachable.value)
+
+    assert "k3y" not in asyncio.run(body())
+
+
+def test_a_call_that_is_never_answered_times_out() -> None:
+    async def body() -> None:
+        async with scripted({"/a": Reply(hang=True)}) as server:
+            http = HttpSession(server.url, call_timeout_s=0.05)
+            await http.open()
+            with pytest.raises(BackendError, match="in time"):
+                await http.get_json("/a")
+            await http.close()
+
+    asyncio.run(body())
+
+
+def test_use_before_open_is_an_error_and_close_is_always_fine() -> None:
+    async def body() -> None:
+        http = HttpSession("http://127.0.0.1:9")
+        await http.close()
+        with pytest.raises(BackendError, match="open first"):
+            await http.get_json("/")
+
+    asyncio.run(body())

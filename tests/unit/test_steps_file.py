@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from specbench import steps_file
+from specbench.errors import OutputError
+from specbench.rows import STEP_FIELDS, column_steps, step_columns
+from specbench.steps_file import StepsFile, write_steps
+from specbench.trace import StepTrace
+
+
+def block(seq: int, rows: int) -> dict[str, list[Any]]:
+    columns: dict[str, list[Any]] = {name: [seq * 10 + i for i in range(rows)] for name in STEP_FIELDS}
+    columns["ranks"] = [[0] * i for i in range(rows)]
+    arm = {"point_id": "k2", "workload": "w", "batch_size": 1, "temperature": 0, "block": seq}
+    named = {"seq": seq, "request": 0, "request_id": "a#0", **arm}
+    return {**columns, **{name: [value] * rows for name, value in named.items()}}
+
+
+def test_steps_come_back_block_by_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps_file, "_ROWS", 4)
+    path = tmp_path / "steps.parquet"
+    sizes = [3, 0, 2, 5, 0]
+    write_steps(path, len(sizes), (block(seq, rows) for seq, rows in enumerate(sizes)))
+    steps = StepsFile(path)
+    assert steps.count == 5
+    for seq, rows in enumerate(sizes):
+        columns = steps.columns(seq)
+        assert columns["committed"] == block(seq, rows)["committed"]
+        assert columns["ranks"] == block(seq, rows)["ranks"]
+    assert pq.ParquetFile(path).metadata.num_row_groups == 2
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_large_times_keep_every_nanosecond(tmp_path: Path) -> None:
+    step = StepTrace(
+        batch_step=2**40,
+        batch=1,
+        committed=1,
+        drafted=2,
+        depth=2,
+        accepted=1,
+        emitted=1,
+        ranks=(1,),
+        draft_ns=2**53 + 1,
+        other_ns=2**62 + 1,
+    )
+    columns = {**block(0, 1), **{name: [getattr(step, name)] for name in STEP_FIELDS}}
+    write_steps(tmp_path / "s.parquet", 1, [columns])
+    assert column_steps(StepsFile(tmp_path / "s.parquet").columns(0), 1) == [(step,)]
+
+
+def test_no_file_holds_no_blocks(tmp_path: Path) -> None:
+    assert StepsFile(tmp_path / "steps.parquet").count == 0
+    write_steps(tmp_path / "steps.parquet", 0, [])
+    assert StepsFile(tmp_path / "steps.parquet").count == 0
+
+
+def test_damage_is_an_output_error(tmp_path: Path) -> None:
+    path = tmp_path / "steps.parquet"
+    write_steps(path, 1, [block(0, 50)])
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-9])
+    with pytest.raises(OutputError, match="is damaged"):
+        StepsFile(path)
+    path.write_bytes(whole[:4] + b"\xff" * 400 + whole[404:])
+    with pytest.raises(OutputError, match="is damaged"):
+        StepsFile(path).columns(0)
+
+
+def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "steps.parquet"
+    write_steps(path, 1, [block(0, 2)])
+    before = path.read_bytes()
+
+    def broken() -> Any:
+        yield block(0, 2)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        write_steps(path, 2, broken())
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+    assert set(step_columns([])) <= set(pq.read_schema(path).names)

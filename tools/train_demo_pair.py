@@ -1,0 +1,148 @@
+"""Train the demo pair: a small Llama target and its one-layer EAGLE-3 draft.
+
+    python tools/train_demo_pair.py --out specbench/demo --work build/demo
+
+Needs torch, tokenizers, safetensors and the Debian packages r-cran-janeaustenr, sqlite3-doc and
+python3.11-doc for the documents (``--no-documents`` does without them). Set
+OMP_WAIT_POLICY=PASSIVE.
+
+Stages, in order; each reads what the one before left in ``--work``, so ``--stage`` (a comma list)
+resumes anywhere, and the two long ones go on from their last checkpoint. Minutes are those of two
+quiet cores with AVX2 and no bf16 instructions, for the shipped sizes:
+
+    corpus     0.3   11 MB of text: templates of five categories, novels, manuals, library code
+    tokenizer  0.3   byte-level BPE of 4,096; 2.9 M tokens packed into rows of 512
+    target     42    660 steps of 4,096 tokens: 7.0 M parameters, Muon and AdamW
+    tune        5    60 steps of unlikelihood on the target's own repeated 4-grams
+    policy      4    the target's own answers to training prompts
+    draft      15    six training-time-test steps on that text: 1.3 M parameters
+    export     0.1   target/ and draft/ in fp16 (16.9 MB)
+    evaluate   0.5   accept lengths, accuracy and loops on workloads/default
+    cards      0.1   README.md of both
+
+Everything is seeded and step counts are fixed; float sums differ between machines and thread
+counts, so weights are pinned by the sha256 in the cards. For a larger pair: ``--layers``,
+``--hidden``, ``--inner``, ``--heads``, ``--kv-heads``, ``--capture`` and ``--steps-scale``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+
+if __package__ in (None, ""):
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from tools.demo_pair.cards import stage_cards
+from tools.demo_pair.distil import stage_draft
+from tools.demo_pair.evaluate import stage_evaluate
+from tools.demo_pair.export import stage_export
+from tools.demo_pair.model import Shape
+from tools.demo_pair.plan import Plan
+from tools.demo_pair.policy import stage_policy
+from tools.demo_pair.pretrain import stage_corpus, stage_target, stage_tokenizer
+from tools.demo_pair.tune import stage_tune
+
+STAGES: dict[str, Callable[[Plan], None]] = {
+    "corpus": stage_corpus,
+    "tokenizer": stage_tokenizer,
+    "target": stage_target,
+    "tune": stage_tune,
+    "policy": stage_policy,
+    "draft": stage_draft,
+    "export": stage_export,
+    "evaluate": stage_evaluate,
+    "cards": stage_cards,
+}
+SMOKE_SHAPE = Shape(
+    vocab=600,
+    hidden=32,
+    layers=4,
+    heads=2,
+    kv_heads=1,
+    head_dim=16,
+    inner=64,
+    capture=(1, 2, 3),
+    draft_vocab=200,
+)
+
+
+def parser() -> argparse.ArgumentParser:
+    """Command line."""
+    shape = Shape()
+    parse = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parse.add_argument("--out", type=Path, required=True, help="receives target/ and draft/")
+    parse.add_argument("--work", type=Path, required=True, help="text, checkpoints and the log")
+    parse.add_argument("--stage", default="all", help=f"all, or some of {','.join(STAGES)}")
+    parse.add_argument("--steps-scale", type=float, default=1.0, help="multiplies every step count")
+    parse.add_argument("--threads", type=int, default=2)
+    parse.add_argument("--seed", type=int, default=Plan.seed)
+    parse.add_argument("--compile", action="store_true", help="torch.compile the target's training")
+    parse.add_argument("--no-documents", action="store_true", help="templates only")
+    parse.add_argument("--smoke", action="store_true", help="a tiny pair in seconds")
+    for name in ("layers", "hidden", "inner", "heads", "kv_heads", "head_dim", "draft_vocab"):
+        parse.add_argument("--" + name.replace("_", "-"), type=int, default=getattr(shape, name))
+    parse.add_argument("--capture", default="2,4,7", help="physical feature indices")
+    return parse
+
+
+def make_plan(args: argparse.Namespace) -> Plan:
+    """The settings that the command line asks for."""
+    if args.smoke:
+        return Plan(
+            out=args.out,
+            work=args.work,
+            shape=SMOKE_SHAPE,
+            seed=args.seed,
+            characters=60_000,
+            documents=False,
+            length=128,
+            rows=4,
+            target_steps=12,
+            tune_steps=3,
+            tune_prompts=8,
+            policy_prompts=20,
+            policy_tokens=24,
+            draft_steps=6,
+            draft_rows=4,
+            validation=4,
+        )
+    names = ("layers", "hidden", "inner", "heads", "kv_heads", "head_dim", "draft_vocab")
+    capture = tuple(int(part) for part in args.capture.split(","))
+    shape = Shape(capture=capture, **{name: getattr(args, name) for name in names})
+    plan = Plan(
+        out=args.out,
+        work=args.work,
+        shape=shape,
+        seed=args.seed,
+        compile=args.compile,
+        documents=not args.no_documents,
+    )
+    steps = {
+        name: max(1, round(getattr(plan, name) * args.steps_scale))
+        for name in ("target_steps", "tune_steps", "draft_steps")
+    }
+    return dataclasses.replace(plan, **steps)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the stages asked for."""
+    args = parser().parse_args(argv)
+    names = list(STAGES) if args.stage == "all" else args.stage.split(",")
+    unknown = [name for name in names if name not in STAGES]
+    if unknown:
+        raise SystemExit(f"unknown stage {unknown[0]!r}; stages are {', '.join(STAGES)}")
+    torch.set_num_threads(args.threads)
+    args.work.mkdir(parents=True, exist_ok=True)
+    plan = make_plan(args)
+    for name in names:
+        STAGES[name](plan)
+
+
+if __name__ == "__main__":
+    main()
