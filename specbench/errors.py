@@ -10,6 +10,7 @@
     |  `- OutputError                  a run directory that cannot be written or read
     `- RunError               exit 3   the run broke; what was measured is kept
        |- BackendError                 a server or engine refused or failed a request
+       |  `- RequestError              the request itself cannot be run: too long, unknown ids
        |- UnreachableError             nothing answers at the address
        `- EngineError                  an invariant of the engine does not hold
 
@@ -67,6 +68,10 @@ class RunError(SpecbenchError):
 
 class BackendError(RunError):
     """A server or the engine refused or failed one request."""
+
+
+class RequestError(BackendError):
+    """One request cannot be run as asked, by this engine or by any try: the asker's fault."""
 
 
 class UnreachableError(RunError):

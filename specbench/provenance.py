@@ -13,7 +13,7 @@ import os
 import platform
 import re
 import socket
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -30,17 +30,18 @@ _VARIABLES = (
     "OPENBLAS_NUM_THREADS CUDA_VISIBLE_DEVICES CUDA_MODULE_LOADING PYTORCH_ALLOC_CONF "
     "PYTORCH_CUDA_ALLOC_CONF NVIDIA_TF32_OVERRIDE LD_PRELOAD"
 )
+_ARM_CPU = ("CPU implementer", "CPU part", "CPU variant")  # where there is no model name
 _CPU_FLAGS = "sse4_2 avx avx2 fma f16c avx512f avx512_bf16 avx512_vnni amx_bf16 amx_tile asimd sve"
 
 _SECRET_FLAG = re.compile(
-    r"--?[\w-]*(api-?key|token|password|passwd|secret|authorization|credential)s?", re.IGNORECASE
+    r"--?[\w-]*(api-?key|token|password|passwd|secret|authorization|credentials?)", re.IGNORECASE
 )
-_HARMLESS_FLAG = re.compile(r"--?[\w-]*(draft|max|num|stop)[\w-]*tokens?", re.IGNORECASE)
 _SECRET_TEXTS = (
     (re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]+"), r"\1 ***"),
     (re.compile(r"(?i)\b(api[_-]?key|access[_-]?token|token|password|secret)=[^&\s]+"), r"\1=***"),
     (re.compile(r"(?i)(x-api-key|authorization):\s*(?!bearer |basic )\S+"), r"\1: ***"),
-    (re.compile(r"\b(sk|hf|ghp|glpat|glsa|nvapi)([-_])[\w-]{8,}"), r"\1\2***"),
+    (re.compile(r"\b(sk-|nvapi-|glpat-)[\w-]{20,}"), r"\1***"),
+    (re.compile(r"\b(hf_|ghp_|glsa_)[A-Za-z0-9_]{30,}"), r"\1***"),
     (re.compile(r"://[^/@\s]+@"), "://***@"),
 )
 
@@ -79,14 +80,14 @@ def masked(command: Sequence[str]) -> tuple[str, ...]:
     hide_next = False
     for argument in command:
         flag, equals, value = argument.partition("=")
-        secret = _SECRET_FLAG.fullmatch(flag) and not _HARMLESS_FLAG.fullmatch(flag)
+        secret = _SECRET_FLAG.fullmatch(flag) is not None
         if hide_next:
             shown.append("***")
         elif secret and equals and value:
             shown.append(f"{flag}=***")
         else:
             shown.append(private(argument))
-        hide_next = bool(secret and not equals and not hide_next)
+        hide_next = secret and not equals and not hide_next
     return tuple(shown)
 
 
@@ -181,7 +182,7 @@ def machine(root: Path = Path("/")) -> dict[str, str]:
             "kernel": f"{platform.system()} {platform.release()}",
             "architecture": platform.machine(),
             "libc": " ".join(platform.libc_ver()).strip(),
-            "cpu": cpu.get("model name", "") or platform.processor(),
+            "cpu": cpu.get("model name") or " ".join(cpu.get(key, "") for key in _ARM_CPU).strip(),
             "cpu_flags": " ".join(flag for flag in _CPU_FLAGS.split() if flag in flags),
             "cores_logical": str(os.cpu_count() or ""),
             "cores_physical": _physical_cores(root),

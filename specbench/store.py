@@ -21,10 +21,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
+from specbench import folder
 from specbench import run_json as record
 from specbench.config import load_strict
 from specbench.errors import ConfigError, OutputError, SpecbenchError
-from specbench.journal import INDEX, TEMPORARY, BlockLog, Entry, replacing, write_atomically
+from specbench.journal import TEMPORARY, BlockLog, Entry, replacing, write_atomically
 from specbench.request import Request
 from specbench.rows import block_parts, column_steps, row_request, row_trace
 from specbench.steps_file import ARM_FIELDS, StepsFile, write_steps
@@ -32,9 +33,7 @@ from specbench.trace import ArmRun, Provenance
 
 BlockKey = tuple[str, str, int, float, int]
 
-_PARTS = ("inputs", "requests", "steps")
-_STEPS = "steps.parquet"
-_OURS = frozenset({record.RUN_JSON, _STEPS, INDEX, *(f"{part}.jsonl" for part in _PARTS)})
+_ALWAYS_OTHER = ("machine.load_average:", "machine.cpu_mhz:")
 
 
 class RunDir:
@@ -64,23 +63,12 @@ class RunDir:
             OutputError: the folder holds something, cannot be written, or is being written to.
         """
         content = record.make_run_json(run_json)
+        folder.make_empty(path)
+        log = BlockLog(path, folder.PARTS, write=True)
         try:
-            path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise OutputError(
-                f"{path} cannot be made: {error.strerror or error}.", todo="Choose another folder."
-            ) from error
-        if not _unused(path):
-            raise OutputError(
-                f"{path} exists and is not empty.",
-                expected="A new or empty folder.",
-                todo="Choose another folder, or go on with the run in it with --resume.",
-            )
-        log = BlockLog(path, _PARTS, write=True)
-        try:
-            if not _unused(path):
+            if not folder.unused(path):
                 raise OutputError(f"another process has begun a run in {path}.")
-            _clear(path)
+            folder.clear(path)
             write_atomically(path / record.RUN_JSON, record.run_text(content))
         except BaseException:
             log.close()
@@ -96,16 +84,16 @@ class RunDir:
         Raises:
             OutputError: what is asked now is not what the run was asked; the keys are listed.
         """
-        if not path.is_dir() or _unused(path):
+        if not path.is_dir() or folder.unused(path):
             run = cls.create(path, run_json)
             run._notes.append(f"nothing to resume in {path}: a new run was begun")
             return run
         before = record.read_run_json(path)
         now = record.make_run_json(run_json)
         record.refuse_other_run(before, now, path)
-        log = BlockLog(path, _PARTS, write=True, moved=lambda: _moved(path))
+        log = BlockLog(path, folder.PARTS, write=True, moved=lambda: _moved(path))
         try:
-            _clear(path)
+            folder.clear(path)
             after = {**before, "resumed": [*before.get("resumed", []), now["provenance"]]}
             write_atomically(path / record.RUN_JSON, record.run_text(after))
             run = cls(path, after, log)
@@ -115,8 +103,9 @@ class RunDir:
             raise
         for topic in ("software", "machine", "device"):
             old, new = (each["provenance"].get(topic, {}) for each in (before, now))
+            found = record.differences(old, new, topic)
             run._notes += [
-                f"resumed with other {line}" for line in record.differences(old, new, topic)
+                f"resumed with other {line}" for line in found if not line.startswith(_ALWAYS_OTHER)
             ]
         return run
 
@@ -128,7 +117,7 @@ class RunDir:
             OutputError: there is no run, it is damaged, or another version wrote it.
         """
         run_json = record.read_run_json(path)
-        log = BlockLog(path, _PARTS, write=False, moved=lambda: _moved(path))
+        log = BlockLog(path, folder.PARTS, write=False, moved=lambda: _moved(path))
         return cls(path, run_json, log)
 
     @property
@@ -167,7 +156,7 @@ class RunDir:
         Raises:
             OutputError: a file is damaged; the message names it and the block.
         """
-        steps = StepsFile(self.path / _STEPS)
+        steps = StepsFile(self.path / folder.STEPS)
         requests: dict[str, Request] = {}
         for entry in self._log.entries:
             try:
@@ -223,10 +212,10 @@ class RunDir:
         if not self._log.writable:
             return
         entries = self._log.entries
-        steps = StepsFile(self.path / _STEPS)
+        steps = StepsFile(self.path / folder.STEPS)
         if steps.count < len(entries) or not steps.count:
             columns = (self._table(entry, steps) for entry in entries)
-            write_steps(self.path / _STEPS, len(entries), columns)
+            write_steps(self.path / folder.STEPS, len(entries), columns)
         (self.path / "steps.jsonl").unlink(missing_ok=True)
         self.close()
 
@@ -263,9 +252,24 @@ class RunDir:
         return {**columns, **arm, "seq": [entry.seq] * count, "request_id": named}
 
     def _report(self, name: str) -> Path:
-        if not name or name in _OURS or Path(name).name != name or name.startswith("."):
+        if not name or name in folder.OURS or Path(name).name != name or name.startswith("."):
             raise OutputError(f"{name!r} cannot be the name of a report file.")
         return self.path / name
+
+
+def check_folder(path: Path, *, resume: bool) -> None:
+    """Try, before anything slow, whether a run can be begun or resumed in ``path``; makes it.
+
+    Raises:
+        OutputError: the folder holds something else than asked, or cannot be written.
+    """
+    if resume and path.is_dir() and not folder.unused(path):
+        record.read_run_json(path)
+    else:
+        folder.make_empty(path)
+    probe = path / f"{TEMPORARY}probe"
+    write_atomically(probe, "")
+    probe.unlink(missing_ok=True)
 
 
 def _key(head: Mapping[str, Any]) -> BlockKey:
@@ -274,21 +278,4 @@ def _key(head: Mapping[str, Any]) -> BlockKey:
 
 
 def _moved(path: Path) -> dict[str, int]:
-    return {"steps": StepsFile(path / _STEPS).count}
-
-
-def _unused(path: Path) -> bool:
-    """True when the folder holds nothing but what a start that was killed early leaves."""
-    try:
-        return all(
-            entry.name.startswith(TEMPORARY) or (entry.name in _OURS and not entry.stat().st_size)
-            for entry in path.iterdir()
-        )
-    except OSError as error:
-        raise OutputError(f"{path} cannot be read: {error.strerror or error}.") from error
-
-
-def _clear(path: Path) -> None:
-    """Remove unfinished files that a killed process left."""
-    for stale in path.glob(f"{TEMPORARY}*"):
-        stale.unlink(missing_ok=True)
+    return {"steps": StepsFile(path / folder.STEPS).count}

@@ -202,9 +202,13 @@ def load_workload(name: str | Path) -> Workload:
     if asked in known:
         return _folder(known[asked])
     path = Path(name).expanduser()
-    if asked and path.is_dir():
+    try:
+        is_folder, is_file = bool(asked) and path.is_dir(), path.is_file()
+    except OSError:  # a name that no file can have, or a folder that may not be looked into
+        is_folder = is_file = False
+    if is_folder:
         return _folder(path)
-    if path.is_file():
+    if is_file:
         prompts = read_prompts(path)
         return Workload(name=path.stem, prompts=prompts, sha256=sha256_of(path), source=path.name)
     names = [*known, *(f"{one}:PATH" for one in SCHEMES), "synthetic:WORDSxPROMPTS"]

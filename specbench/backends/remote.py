@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from dataclasses import asdict, replace
 
 from specbench.backends.base import BackendFacts
@@ -11,9 +13,14 @@ from specbench.config import SpecConfig
 from specbench.errors import ConfigError
 from specbench.trace import Evidence
 
+_BUSY_POLL_S = 0.05
+
 
 class RemoteBackend:
     """Base of the HTTP backends; a subclass adds ``stream`` and the name of its protocol.
+
+    ``busy_wait_s`` is how long ``configure`` waits for our own server to become idle: a request
+    that was cancelled here may take a moment to end there.
 
     Args:
         url: base address of the server, with or without ``/v1``.
@@ -26,6 +33,7 @@ class RemoteBackend:
         self._http = HttpSession(url, api_key=api_key)
         self._claims = ServerClaims()
         self._notes: tuple[str, ...] = ()
+        self.busy_wait_s = 5.0
 
     @property
     def evidence(self) -> Evidence:
@@ -78,14 +86,21 @@ class RemoteBackend:
         self._notes = self._claims.check(spec, batch_size)
 
     async def _switch(self, spec: SpecConfig, batch_size: int) -> None:
-        try:
-            await self._http.post_json(
-                "/specbench/configure", {**asdict(spec), "batch_size": batch_size}
-            )
-        except StatusError as refused:
-            if refused.status == 400:
-                raise ConfigError(refused.what) from None
-            raise
+        """Ask our own server to run ``spec``, again and again while it is busy."""
+        give_up_ns = time.perf_counter_ns() + round(self.busy_wait_s * 1e9)
+        while True:
+            try:
+                await self._http.post_json(
+                    "/specbench/configure", {**asdict(spec), "batch_size": batch_size}
+                )
+            except StatusError as refused:
+                if refused.status == 400:
+                    raise ConfigError(refused.what) from None
+                if refused.status != 409 or time.perf_counter_ns() >= give_up_ns:
+                    raise
+                await asyncio.sleep(_BUSY_POLL_S)
+            else:
+                return
 
     async def close(self) -> None:
         """Close the connections; never raises."""

@@ -5,28 +5,25 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Sequence as Ids
+from dataclasses import replace
 
 import torch
 
 from specbench.config import EngineConfig, SpecConfig
 from specbench.engine.batch import Batch, Emission, Handle, Sequence, new_chooser
-from specbench.engine.clock import CycleClock, Parts
+from specbench.engine.clock import CycleClock
 from specbench.engine.commit import commit
-from specbench.engine.draft import Drafter, Eagle3Drafter, NoDraft
-from specbench.engine.kv_cache import KVPool
-from specbench.engine.models.layers import Rope
+from specbench.engine.draft import Drafter, Eagle3Drafter, NoDraft, chain_tree
+from specbench.engine.memory import Memory
 from specbench.engine.pair import ModelPair
 from specbench.engine.runner import TargetRunner, chunks
 from specbench.engine.scheduler import Scheduler
 from specbench.engine.text import TextStream
 from specbench.engine.tree import Tree, chain_shape
-from specbench.engine.draft import chain_tree
 from specbench.engine.verify import Verdict, verify
 from specbench.errors import BackendError, ConfigError, EngineError
 from specbench.request import Request
 from specbench.trace import Chunk, Finish, StepTrace
-
-SLOT_BLOCK = 64
 
 
 class Engine:
@@ -41,12 +38,10 @@ class Engine:
         self._handles = itertools.count()
         self._batch_steps = itertools.count()
         self._clock = CycleClock()
-        self._pools: tuple[KVPool, KVPool | None] | None = None
-        self._ropes: tuple[Rope, Rope | None] | None = None
-        self.spec = SpecConfig.baseline()
+        self.memory = Memory(pair, config)
         self.scheduler = Scheduler(1)
-        self.drafter: Drafter
-        self.configure(self.spec, 1)
+        self.drafter: Drafter = NoDraft(pair.device)
+        self.configure(SpecConfig.baseline(), 1)
 
     def configure(self, spec: SpecConfig, batch_size: int) -> None:
         """Switch to a point, with at most ``batch_size`` sequences together.
@@ -66,13 +61,17 @@ class Engine:
             raise ConfigError(f"num_steps={spec.num_steps} needs a draft.", todo="Give --draft.")
         self.spec, self.scheduler = spec, Scheduler(batch_size)
         with torch.inference_mode():
-            target_pool, draft_pool = self._slots(spec)
-            target_rope, draft_rope = self._rotations(target_pool.capacity)
-            self.runner = TargetRunner(self.pair.target, target_pool, target_rope, spec)
-            self._root = chain_shape(1, self.pair.device)
-            self.drafter = NoDraft(self.pair.device)
-            if not spec.is_baseline and self.pair.draft and draft_pool and draft_rope:
-                self.drafter = Eagle3Drafter(self.pair.draft, draft_pool, draft_rope, spec)
+            memory, device = self.memory, self.pair.device
+            memory.ensure(spec)
+            self.runner = TargetRunner(
+                self.pair.target, memory.target, memory.target_rope, spec
+            )
+            self._root = chain_tree(torch.zeros(1, 1, dtype=torch.int64), chain_shape(1, device))
+            self.drafter = NoDraft(device)
+            if not spec.is_baseline and self.pair.draft and memory.draft and memory.draft_rope:
+                self.drafter = Eagle3Drafter(
+                    self.pair.draft, memory.draft, memory.draft_rope, spec
+                )
 
     @property
     def idle(self) -> bool:
@@ -149,12 +148,11 @@ class Engine:
         begun, verdict = time.perf_counter_ns(), None
         busy = len(self.scheduler.running) > 1
         prompt, lane = sequence.prompt, sequence.lane
-        tree = chain_tree(torch.zeros(1, 1, dtype=torch.int64), self._root)
         for start, tokens, last in chunks(prompt):
             scores = self.runner.prefill(lane, start, tokens, last=last)
             following = [*prompt[start + 1 : start + len(tokens) + 1]]
             if last:
-                (verdict,) = verify(scores.logits, tree, [sequence.chooser])
+                (verdict,) = verify(scores.logits, self._root, [sequence.chooser])
                 if not verdict.finite:
                     break
                 following.append(verdict.tokens[0])
@@ -172,14 +170,13 @@ class Engine:
         self, batch: Batch, tree: Tree, verdicts: Ids[Verdict]
     ) -> list[tuple[int, str]]:
         """Keep the accepted slots and append the tokens: per lane what the user gets."""
-        pool, _ = self._slots(self.spec)
         results = []
         for sequence, verdict in zip(batch.sequences, verdicts, strict=True):
             if not verdict.finite:
                 sequence.finish = Finish.ERROR
                 results.append((0, ""))
                 continue
-            pool.keep(sequence.lane, sequence.committed, verdict.path)
+            self.memory.target.keep(sequence.lane, sequence.committed, verdict.path)
             sequence.committed += len(verdict.path)
             sequence.count(tree.tokens.shape[1] - 1, verdict.accepted)
             results.append(commit(sequence, verdict.tokens))
@@ -235,8 +232,7 @@ class Engine:
 
     def _fail(self, sequence: Sequence) -> Emission:
         """End a request whose scores are not finite, and wipe what it left in the caches."""
-        target_pool, _ = self._slots(self.spec)
-        target_pool.clear(sequence.lane)
+        self.memory.target.clear(sequence.lane)
         self.drafter.clear(sequence.lane)
         self._leave(sequence)
         error = BackendError(
@@ -249,5 +245,35 @@ class Engine:
     def _leave(self, sequence: Sequence) -> None:
         moved = self.scheduler.leave(sequence)
         if moved is not None:
-            self._slots(self.spec)[0].move(*moved)
+            self.memory.target.move(*moved)
             self.drafter.move(*moved)
+
+    def audit(self) -> None:
+        """Check lanes, lengths and slots (invariant I1 of engine-spec 13.2).
+
+        Raises:
+            EngineError: names what does not hold.
+        """
+        self.scheduler.audit(self.memory.target.capacity)
+
+    @property
+    def slots_in_use(self) -> int:
+        """Committed slots of all running sequences; 0 when idle."""
+        return sum(s.committed for s in self.scheduler.running)
+
+    @torch.inference_mode()
+    def top2_gap(self, request: Request, output_ids: Ids[int]) -> float:
+        """Relative gap of the two best target scores after the prompt and ``output_ids``.
+
+        (first - second) / max(|first|, 1), from a plain forward over the whole sequence in slots
+        of its own, so that it can be asked while others run.
+        """
+        tokens = [*self.pair.codec.prompt_ids(request), *output_ids]
+        memory = Memory(self.pair, replace(self.config, max_batch_size=1, max_len=len(tokens)))
+        runner = TargetRunner(
+            self.pair.target, memory.target, memory.target_rope, SpecConfig.baseline()
+        )
+        for start, part, last in chunks(tokens):
+            scores = runner.prefill(0, start, part, last=last)
+        first, second = scores.logits[0].double().topk(2)[0].tolist()
+        return float(first - second) / max(abs(first), 1.0)

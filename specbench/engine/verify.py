@@ -33,13 +33,15 @@ class Verdict:
     """What was decided for one lane.
 
     ``path`` are the node indices kept, the root first; ``tokens`` the accepted drafts and then
-    the bonus token; ``ranks`` the rank among its siblings of each accepted node. ``finite`` is
+    the bonus token; ``ranks`` the rank among its siblings of each accepted node; ``depth`` the
+    deepest level that was drafted. ``finite`` is
     False when the scores held NaN or infinity, and then nothing else counts.
     """
 
     path: tuple[int, ...]
     tokens: tuple[int, ...]
     ranks: tuple[int, ...]
+    depth: int
     finite: bool = True
 
     @property
@@ -48,7 +50,7 @@ class Verdict:
         return len(self.path) - 1
 
 
-_BROKEN = Verdict(path=(0,), tokens=(), ranks=(), finite=False)
+_BROKEN = Verdict(path=(0,), tokens=(), ranks=(), depth=0, finite=False)
 
 
 def verify(logits: Tensor, tree: Tree, choosers: Sequence[Chooser]) -> list[Verdict]:
@@ -65,14 +67,16 @@ def verify(logits: Tensor, tree: Tree, choosers: Sequence[Chooser]) -> list[Verd
     lanes, nodes = tree.tokens.shape
     best, finite = best_tokens(logits)
     drafted = tree.tokens.tolist()
-    shapes = None if tree.chain else (tree.parents.tolist(), tree.ranks.tolist())
+    shape = None
+    if not tree.chain:
+        shape = torch.stack([tree.parents, tree.ranks, tree.depths], 1).tolist()
     verdicts = []
     for lane, chooser in enumerate(choosers):
         rows = slice(lane * nodes, (lane + 1) * nodes)
         if not all(finite[rows]):
             verdicts.append(_BROKEN)
             continue
-        first, sibling, ranks = _links(shapes, lane, nodes)
+        first, sibling, ranks, depth = _links(shape and shape[lane], nodes)
         if chooser.sampling.greedy:
             path, bonus = greedy_walk(drafted[lane], first, sibling, best[rows])
         else:
@@ -83,6 +87,7 @@ def verify(logits: Tensor, tree: Tree, choosers: Sequence[Chooser]) -> list[Verd
                 path=tuple(path),
                 tokens=(*(drafted[lane][node] for node in path[1:]), bonus),
                 ranks=tuple(ranks[node] for node in path[1:]),
+                depth=depth,
             )
         )
     return verdicts
@@ -161,9 +166,10 @@ def sampled_walk(
 
 
 def _links(
-    shapes: tuple[list[list[int]], list[list[int]]] | None, lane: int, nodes: int
-) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
-    if shapes is None:
-        return [*range(1, nodes), -1], [-1] * nodes, [0] * nodes
-    parents, ranks = shapes[0][lane], shapes[1][lane]
-    return *links(parents), ranks
+    shape: list[list[int]] | None, nodes: int
+) -> tuple[Sequence[int], Sequence[int], Sequence[int], int]:
+    """First children, next siblings, ranks and depth of one tree; of a chain without ``shape``."""
+    if shape is None:
+        return [*range(1, nodes), -1], [-1] * nodes, [0] * nodes, nodes - 1
+    parents, ranks, depths = shape
+    return *links(parents), ranks, max(depths)

@@ -64,8 +64,11 @@ async def send(
         keep(seen.failed(str(error)))
         raise
     except asyncio.CancelledError:
-        keep(seen.trace(Finish.CANCELLED, error="Cancelled by the client."))
-        raise
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            keep(seen.trace(Finish.CANCELLED, error="Cancelled by the client."))
+            raise
+        trace = seen.failed("The backend gave the request up.")  # nobody cancelled this task
     keep(trace)
     return trace
 
@@ -95,6 +98,8 @@ class _Seen:
         """The trace of a stream that came to its end."""
         if self._finished is None:
             return self.failed("The stream ended without saying why. See the server's log.")
+        if self._finished.finish in (Finish.ERROR, Finish.CANCELLED):
+            return self.failed(f"The backend ended it with {self._finished.finish!s}.")
         return self.trace(self._finished.finish, strongest=strongest)
 
     def failed(self, error: str) -> RequestTrace:

@@ -67,26 +67,28 @@ def _window_shares(arm: Arm) -> dict[int, float]:
     return shares
 
 
-def full_batch_forwards(arm: Arm, category: str | None = None) -> dict[tuple[int, int], StepTrace]:
-    """One step of each forward that ran at the arm's whole batch, keyed by (block, batch_step).
+def full_batch_forwards(arm: Arm, category: str | None = None) -> list[StepTrace]:
+    """One step of each forward that ran at the arm's whole batch.
 
     The steps of one forward carry the same wall time, which is counted once (semantics.md 7, 8).
+    At batch size 1 no forward is shared.
     """
     size = arm.key.cell.batch_size
-    return {
-        (request.block, step.batch_step): step
-        for request in arm.requests
-        if category is None or request.category == category
-        for step in request.trace.steps
-        if step.batch == size and step.wall_ns > 0
-    }
+    forwards: dict[tuple[int, int, int], StepTrace] = {}
+    for index, request in enumerate(arm.requests):
+        if category is None or request.category == category:
+            alone = index if size == 1 else 0
+            for step in request.trace.steps:
+                if step.batch == size and step.wall_ns > 0:
+                    forwards[request.block, step.batch_step, alone] = step
+    return list(forwards.values())
 
 
 def step_split(arm: Arm, category: str | None = None) -> StepSplit | None:
     """Mean step time and its parts over the forwards at full batch; None when none was timed."""
     if category is not None and arm.key.cell.batch_size != 1:
         return None
-    forwards: Sequence[StepTrace] = list(full_batch_forwards(arm, category).values())
+    forwards = full_batch_forwards(arm, category)
     if not forwards:
         return None
     scale = len(forwards) * NS_PER_MS

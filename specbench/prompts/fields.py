@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import sys
 from collections.abc import Mapping, Set
 from typing import Any
 
@@ -56,6 +57,8 @@ def number(values: Mapping[str, Any], key: str) -> float:
     value = values.get(key)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise WorkloadError(f"{key} {_seen(values, key)}.", expected="A number.")
+    if not abs(value) <= sys.float_info.max:
+        raise WorkloadError(f"{key} is out of range.", expected="A finite number.")
     return float(value)
 
 

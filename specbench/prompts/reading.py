@@ -131,10 +131,10 @@ def _object(value: Any, where: str) -> Mapping[str, Any]:
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
     """Turn the errors of files and of unpacking into WorkloadErrors that name the file."""
-    if not path.is_file():
-        kind = "is not a regular file" if path.exists() else "does not exist"
-        raise WorkloadError(f"{path} {kind}.", expected="A file with prompts.")
     try:
+        if not path.is_file():
+            kind = "is not a regular file" if path.exists() else "does not exist"
+            raise WorkloadError(f"{path} {kind}.", expected="A file with prompts.")
         yield
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise WorkloadError(f"{path} cannot be unpacked: {error}.") from error

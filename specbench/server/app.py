@@ -143,6 +143,10 @@ async def serve(
             expected="Beyond 127.0.0.1 an API key is required.",
             todo="Give --api-key, or serve on 127.0.0.1.",
         )
+    if not 0 <= port <= 65535:
+        raise ConfigError(f"port={port}.", expected="A TCP port, or 0 for a free one.")
+    if host == "localhost":
+        host = "127.0.0.1"  # port 0 would give its two addresses two different ports
     # A handler is cancelled when its client goes away, which cancels the request in the engine.
     runner = web.AppRunner(
         app, access_log=None, handler_cancellation=True, shutdown_timeout=drain_s

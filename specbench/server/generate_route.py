@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from aiohttp import web
@@ -36,9 +36,7 @@ def read_generate(body: Any, spec: SpecConfig) -> Asked:
     fields = Fields(body)
     text, ids = fields.text("text"), fields.ids("input_ids")
     if bool(text) == bool(ids):
-        raise RefusedError(
-            "Exactly one of text and input_ids must be given, not empty.", param="text"
-        )
+        raise RefusedError("Give exactly one of text and input_ids, not empty.", param="text")
     stream = fields.flag("stream")
     rid = fields.text("rid") or uuid.uuid4().hex
     answer = Answer(id=rid, spec=spec, steps=fields.flag("return_steps"))
@@ -87,7 +85,7 @@ class Answer:
     id: str
     spec: SpecConfig
     steps: bool
-    _text: str = ""
+    _text: str = field(default="", init=False)
 
     def piece(self, chunk: Chunk, so_far: Outcome) -> Mapping[str, Any]:
         """The whole text so far, as SGLang streams by default."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -182,7 +182,7 @@ class Answer:
     usage_at_end: bool = False
     usage_always: bool = False
     steps: bool = False
-    _begun: bool = False
+    _begun: bool = field(default=False, init=False)
 
     def piece(self, chunk: Chunk, so_far: Outcome) -> Mapping[str, Any]:
         """One chunk; the role comes with the first text, so that no empty event precedes it."""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterable
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 from specbench.backends.base import Event, Finished
 from specbench.config import SpecConfig
 from specbench.errors import BackendError
 from specbench.trace import Chunk, Finish, StepTrace
+
+# Read by name: dataclasses.asdict copies deeply, ten times as long, while the engine waits.
+_STEP_FIELDS = tuple(field.name for field in fields(StepTrace))
 
 
 class Outcome:
@@ -50,8 +53,15 @@ class Outcome:
 
     @property
     def finish_reason(self) -> str:
-        """OpenAI's and SGLang's common words for how it ended."""
-        return "length" if self.finished.finish is Finish.LENGTH else "stop"
+        """OpenAI's and SGLang's common words for how it ended.
+
+        Raises:
+            BackendError: it was not finished but broken off.
+        """
+        finish = self.finished.finish
+        if finish not in (Finish.STOP, Finish.LENGTH):
+            raise BackendError(f"The engine ended the request with {finish!s}.")
+        return finish.value
 
     @property
     def completion_tokens(self) -> int:
@@ -74,7 +84,7 @@ class Outcome:
         finished = self.finished
         ids = finished.output_ids
         return {
-            "steps": [asdict(step) for step in self.steps],
+            "steps": [{name: getattr(step, name) for name in _STEP_FIELDS} for step in self.steps],
             "output_ids": None if ids is None else list(ids),
             "usage": asdict(finished.usage),
         }

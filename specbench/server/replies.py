@@ -9,10 +9,11 @@ from typing import Any, NoReturn
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from specbench.errors import SpecbenchError, UnreachableError, UsageError
+from specbench.errors import RequestError, SpecbenchError, UnreachableError, UsageError
 from specbench.server.fields import RefusedError
 
 MAX_BODY_BYTES = web.AppKey("max_body_bytes", int)
+_ASKERS_FAULT = (UsageError, RequestError)
 DONE = b"data: [DONE]\n\n"
 
 
@@ -31,9 +32,12 @@ async def read_body(request: web.Request) -> Any:
         )
     raw = await request.read()
     try:
-        return json.loads(raw, parse_constant=_no_constant)
+        body = json.loads(raw, parse_constant=_no_constant)
+        if b"\\u" in raw:
+            _dump(body).encode()  # half a surrogate pair is no text
     except (ValueError, RecursionError) as error:
         raise RefusedError(f"The body is no JSON: {error}.") from None
+    return body
 
 
 def _no_constant(name: str) -> NoReturn:
@@ -45,7 +49,7 @@ def event(data: Mapping[str, Any]) -> bytes:
     return b"data: " + _dump(data).encode() + b"\n\n"
 
 
-def _dump(data: Mapping[str, Any]) -> str:
+def _dump(data: Any) -> str:
     return json.dumps(data, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -65,14 +69,14 @@ def status_of(error: SpecbenchError) -> int:
     """The HTTP status of an error: the caller's fault, the server's, or one behind it."""
     if isinstance(error, RefusedError):
         return error.status
-    if isinstance(error, UsageError):
+    if isinstance(error, _ASKERS_FAULT):
         return 400
     return 502 if isinstance(error, UnreachableError) else 500
 
 
 def body_of(error: SpecbenchError) -> dict[str, Any]:
     """The body of an error."""
-    kind = "invalid_request_error" if isinstance(error, UsageError) else "server_error"
+    kind = "invalid_request_error" if isinstance(error, _ASKERS_FAULT) else "server_error"
     if isinstance(error, RefusedError):
         return error_body(str(error), kind=kind, param=error.param, code=error.code)
     return error_body(str(error), kind=kind)

@@ -232,13 +232,17 @@ def test_a_busy_server_does_not_switch() -> None:
     async def use(remote: Remote) -> None:
         task = asyncio.create_task(run_load(remote, prompts(1), QUIET))
         await fake.hanging.get()
+        remote.busy_wait_s = 0.0
         with pytest.raises(BackendError, match="in flight"):
             await remote.configure(SpecConfig.chain(2), 2)
+        assert fake.points == []
+        remote.busy_wait_s = 10.0
         task.cancel()
         await asyncio.wait([task])
+        await remote.configure(SpecConfig.chain(2), 2)
 
     over_http(fake, OpenAIBackend, use)
-    assert fake.points == []
+    assert fake.points == [(SpecConfig.chain(2), 2)]
 
 
 def test_a_key_is_wanted_and_taken() -> None:

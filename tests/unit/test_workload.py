@@ -91,7 +91,7 @@ def test_what_cannot_be_given_says_how_many_there_are() -> None:
         workload.requests(5, GREEDY)
     with pytest.raises(WorkloadError, match="2 requests asked, but small has 1 prompts in b"):
         workload.requests(2, GREEDY, categories=["b"])
-    with pytest.raises(WorkloadError, match="no category 'c'. One of a, b"):
+    with pytest.raises(WorkloadError, match=r"no category 'c'\. One of a, b"):
         workload.requests(1, GREEDY, categories=["c"])
     with pytest.raises(WorkloadError, match="0 requests"):
         workload.requests(0, GREEDY)
@@ -188,6 +188,8 @@ def test_shipped_sets_are_found_beside_the_package_or_in_it(
         ("sharegpt:/nowhere.json", "/nowhere.json does not exist"),
         ("synthetic:big", "synthetic:WORDSxPROMPTS"),
         ("", "no workload ''"),
+        ("x" * 5000, "no workload 'xxx"),
+        ("text:" + "x" * 5000, "cannot be read"),
     ],
 )
 def test_what_is_missing_is_named(name: str, named: str) -> None:
@@ -213,3 +215,17 @@ def test_every_shipped_set_is_well_formed(name: str) -> None:
     assert workload.licence
     assert workload.source
     assert workload.requests(None, GREEDY)
+
+
+@pytest.mark.parametrize(
+    ("name", "prompts"),
+    [
+        ("openai:{}/openai_prompts.jsonl", 4),
+        ("openai:{}/openai_batch.jsonl", 2),
+        ("trace:{}/arrivals.jsonl", 4),
+        ("{}/workload", 3),
+    ],
+)
+def test_every_example_is_well_formed(name: str, prompts: int) -> None:
+    workload = load_workload(name.format(Path(__file__).parents[2] / "examples"))
+    assert len(workload.requests(None, GREEDY)) == prompts

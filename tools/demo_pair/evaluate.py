@@ -130,7 +130,7 @@ def evaluate(
 ) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
     """Summaries (all, then each category), and every output."""
     target, draft, tokens = load_pair(folder)
-    end = tokenizer.token_to_id(END)
+    end = text.token_id(tokenizer, END)
     ids = [text.prompt_ids(tokenizer, ex) for ex in prompts]
     outputs = generate(target, ids, NEW + DEPTH + 1, end=-1, batch=32)
     hits = [chain_hits(target, draft, tokens, p, o) for p, o in zip(ids, outputs, strict=True)]

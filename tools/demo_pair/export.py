@@ -97,7 +97,8 @@ def _tokenizer_files(plan: Plan, folder: Path) -> tuple[int, list[int]]:
             "chat_template": text.CHAT_TEMPLATE,
         },
     )
-    bos, ends = tokenizer.token_to_id(BOS), [tokenizer.token_to_id(END), tokenizer.token_to_id(BOS)]
+    bos = text.token_id(tokenizer, BOS)
+    ends = [text.token_id(tokenizer, END), bos]
     _write(
         folder / "generation_config.json",
         {"bos_token_id": bos, "eos_token_id": ends, "pad_token_id": bos, "do_sample": False},

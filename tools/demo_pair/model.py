@@ -8,6 +8,7 @@ exported, so a state dict is the checkpoint.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -167,7 +168,8 @@ class Target(nn.Module):
         cos, sin = rope_tables(self.shape, positions)
         rope, end = (cos[:, None], sin[:, None]), at + ids.shape[1]
         x = self.embed_tokens(ids)
-        for block, (keys, values) in zip(self.layers, cache, strict=True):
+        for layer, (keys, values) in zip(self.layers, cache, strict=True):
+            block = cast(Block, layer)
             q, k, v = block.self_attn.qkv(block.input_layernorm(x), *rope)
             keys[:, :, at:end], values[:, :, at:end] = k, v
             groups = q.shape[1] // k.shape[1]

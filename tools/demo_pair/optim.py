@@ -21,7 +21,8 @@ def orthogonalise(stack: Tensor, steps: int = 4) -> Tensor:
     for _ in range(steps):
         gram = x @ x.mT
         x = 3.4445 * x + (-4.7750 * gram + 2.0315 * (gram @ gram)) @ x
-    return x.mT if tall else x
+    flat: Tensor = x.mT if tall else x
+    return flat
 
 
 class Muon:

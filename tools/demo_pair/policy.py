@@ -38,7 +38,7 @@ def stage_policy(plan: Plan) -> None:
     """Generate, pack, and count token frequencies for the draft vocabulary."""
     begin = clock()
     tokenizer = text.load_tokenizer(plan.path("tokenizer.json"))
-    model, end = load_target(plan, "target.safetensors"), tokenizer.token_to_id(END)
+    model, end = load_target(plan, "target.safetensors"), text.token_id(tokenizer, END)
     prompts = choose(plan, tokenizer)
     half = len(prompts) // 2
     made = generate(model, prompts[:half], plan.policy_tokens, end)

@@ -43,6 +43,14 @@ def load_tokenizer(path: Path) -> Tokenizer:
     return Tokenizer.from_file(str(path))
 
 
+def token_id(tokenizer: Tokenizer, mark: str) -> int:
+    """Id of a chat mark."""
+    found: int | None = tokenizer.token_to_id(mark)
+    if found is None:
+        raise ValueError(f"the tokenizer has no token {mark!r}")
+    return found
+
+
 def answer_mask(ids: list[int], assistant: int, end: int) -> list[bool]:
     """True for tokens that the model itself has to produce (answers and their end)."""
     mask, inside = [], False
@@ -82,7 +90,7 @@ def pack(rows: list[list[int]], length: int, pool: int = 96) -> tuple[Tensor, Te
 
 def masks(tokenizer: Tokenizer, ids: Tensor, used: Tensor) -> Tensor:
     """Which tokens of packed rows belong to answers."""
-    assistant, end = tokenizer.token_to_id(ASSISTANT), tokenizer.token_to_id(END)
+    assistant, end = token_id(tokenizer, ASSISTANT), token_id(tokenizer, END)
     rows = [
         answer_mask(row[:n] + [0] * (len(row) - n), assistant, end)
         for row, n in zip(ids.tolist(), used.tolist(), strict=True)

@@ -100,7 +100,7 @@ def stage_tune(plan: Plan) -> None:
     begin = clock()
     tokenizer = text.load_tokenizer(plan.path("tokenizer.json"))
     model = load_target(plan, "target-base.safetensors")
-    end = tokenizer.token_to_id(END)
+    end = text.token_id(tokenizer, END)
     optimiser = torch.optim.AdamW(model.parameters(), lr=2e-4, betas=(0.9, 0.95), weight_decay=0.0)
     shares = []
     for number in range(ROUNDS):
@@ -112,7 +112,8 @@ def stage_tune(plan: Plan) -> None:
         losses = _round(model, optimiser, owns, plan, number * (plan.tune_steps // ROUNDS))
         plan.log(
             "tune",
-            f"round {number} looping {share:.3f} losses {losses[0]:.3f} {losses[1]:.3f} {clock() - begin:.0f} s",
+            f"round {number} looping {share:.3f} losses {losses[0]:.3f} {losses[1]:.3f} "
+            f"{clock() - begin:.0f} s",
         )
     checkpoint.save(plan.path("target.safetensors"), model.state_dict())
     losses_by_kind = validation(model, tokenizer, plan)

@@ -49,6 +49,9 @@ def test_nested_objects() -> None:
     with pytest.raises(BackendError, match="'no'"):
         table_in({"a": "no"}, "a")
     assert first_table([{"x": 1}]) == {"x": 1}
-    for wrong in ([], [1], "abc", {}):
-        with pytest.raises(BackendError):
-            first_table(wrong)
+
+
+@pytest.mark.parametrize("wrong", [[], [1], "abc", {}, None])
+def test_a_list_without_a_first_object(wrong: object) -> None:
+    with pytest.raises(BackendError, match="list of objects"):
+        first_table(wrong)

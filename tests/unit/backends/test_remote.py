@@ -27,6 +27,7 @@ def configured(answer: Reply, spec: SpecConfig) -> tuple[BackendFacts, RemoteBac
         routes = {"/server_info": as_json({"specbench": OURS}), "/specbench/configure": answer}
         async with scripted(routes) as server:
             remote = RemoteBackend(server.url, api_key="k3y")
+            remote.busy_wait_s = 0.1
             facts = await remote.open()
             try:
                 await remote.configure(spec, 2)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 import sys
 from pathlib import Path
+from typing import Any
 
 from specbench.request import Request
 from specbench.store import RunDir
 from specbench.trace import ArmRun, Chunk, Evidence, Finish, RequestTrace, StepTrace
 
-RUN = {"asked": {"n": 1}, "points": [], "dropped": [], "provenance": {"inputs": {}}}
+RUN: dict[str, Any] = {"asked": {"n": 1}, "points": [], "dropped": [], "provenance": {"inputs": {}}}
 
 
 def arm(block: int) -> ArmRun:

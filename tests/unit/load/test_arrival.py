@@ -71,7 +71,7 @@ def test_another_seed_gives_other_times() -> None:
 
 def test_constant_gaps_do_not_drift() -> None:
     load = LoadConfig(request_rate=3.0, arrival=Arrival.CONSTANT)
-    assert next(islice(offsets_ns(load), 3_000_000, None)) == 10**15
+    assert next(islice(offsets_ns(load), 300_000, None)) == 10**14
 
 
 def test_a_closed_loop_has_no_due_times() -> None:

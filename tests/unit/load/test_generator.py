@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 
 import pytest
 
@@ -168,6 +169,30 @@ def test_cancellation_closes_what_is_in_flight_and_keeps_the_rest() -> None:
     assert sorted(backend.closed_early) == ["r1", "r2"]
     assert backend.in_flight == 0
     assert sorted(shown) == ["r0", "r1", "r2"]
+
+
+def test_ctrl_c_keeps_what_was_measured() -> None:
+    """The signal cancels the main task; the result is in the exception; Ctrl-C stays Ctrl-C."""
+    saved: list[LoadResult] = []
+
+    async def main() -> None:
+        try:
+            await run_load(
+                FakeBackend(delay_s=0.001),
+                requests(50),
+                closed(2),
+                on_trace=lambda t: (
+                    signal.raise_signal(signal.SIGINT) if t.request.request_id == "r3" else None
+                ),
+            )
+        except LoadCancelled as stopped:
+            saved.append(stopped.result)
+            raise
+
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(main())
+    assert ids(saved[0].traces)[:4] == ["r0", "r1", "r2", "r3"]
+    assert len(saved[0].traces) < 50
 
 
 def test_a_broken_engine_stops_the_run_and_is_raised_bare() -> None:

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
 
 import pytest
 
+from specbench.backends.base import Event, Finished
 from specbench.errors import BackendError, EngineError, UnreachableError
 from specbench.load.send import evidence_of, send
 from specbench.request import Request, SamplingParams
@@ -72,6 +74,21 @@ def test_a_stream_without_an_end_is_an_error() -> None:
     (trace,) = run(FakeBackend(silent=frozenset({"r0"})))
     assert trace.finish is Finish.ERROR
     assert "without saying why" in trace.error
+
+
+@pytest.mark.parametrize("gives_up", [True, False])
+def test_a_backend_that_gives_up_does_not_stop_the_run(gives_up: bool) -> None:
+    class Closing(FakeBackend):
+        async def stream(self, request: Request) -> AsyncGenerator[Event, None]:
+            yield Chunk(at_ns=1, tokens=1, text="x")
+            if gives_up:
+                raise asyncio.CancelledError
+            yield Finished(finish=Finish.ERROR)
+
+    (trace,) = run(Closing())
+    assert trace.finish is Finish.ERROR
+    assert trace.error
+    assert len(trace.chunks) == 1
 
 
 def test_cancellation_keeps_what_arrived() -> None:

@@ -3,8 +3,11 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from specbench.errors import WorkloadError
 from specbench.prompts.datasets import SCHEMES, load_dataset
@@ -158,3 +161,47 @@ def test_a_record_that_is_not_of_the_set_is_refused_with_its_line(
 
 def test_every_scheme_is_described() -> None:
     assert all(scheme.about and scheme.keys for scheme in SCHEMES.values())
+
+
+FIXTURES = [
+    (scheme, json.loads(line))
+    for scheme, name in (
+        ("mt-bench", "mt_bench"),
+        ("gsm8k", "gsm8k"),
+        ("humaneval", "humaneval"),
+        ("speed-bench", "speed_bench"),
+        ("openai", "openai"),
+        ("openai", "openai_batch"),
+        ("trace", "trace"),
+    )
+    for line in (DATA / f"{name}.jsonl").read_text("utf-8").splitlines()
+] + [("sharegpt", row) for row in json.loads((DATA / "sharegpt.json").read_text("utf-8"))]
+
+
+def change(value: Any, data: st.DataObject) -> Any:
+    """``value`` with one part of it, at any depth, replaced by something else."""
+    if isinstance(value, dict) and value and data.draw(st.booleans()):
+        key = data.draw(st.sampled_from(sorted(value)))
+        return {**value, key: change(value[key], data)}
+    if isinstance(value, list) and value and data.draw(st.booleans()):
+        i = data.draw(st.integers(0, len(value) - 1))
+        return [*value[:i], change(value[i], data), *value[i + 1 :]]
+    odd: list[Any] = [None, True, -1, 2**70, 10**400, "", "\ud800", "#", [], {}, [[]], {"a": 1}]
+    return data.draw(st.sampled_from(odd))
+
+
+@settings(deadline=None, max_examples=80)
+@given(data=st.data(), fixture=st.sampled_from(FIXTURES))
+def test_odd_values_are_read_or_refused_and_never_break(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, fixture: tuple[str, Any]
+) -> None:
+    scheme, row = fixture
+    path = tmp_path_factory.getbasetemp() / "odd.jsonl"
+    path.write_text(json.dumps(change(row, data)) + "\n", "utf-8")
+    refused = ""
+    try:
+        prompts, _ = load_dataset(scheme, path)
+    except WorkloadError as error:
+        prompts, refused = (), str(error)
+    assert len(prompts) <= 1
+    assert not refused or str(path) in refused

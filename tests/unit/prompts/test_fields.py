@@ -28,6 +28,9 @@ def test_a_wrong_type_names_the_key_and_what_it_is() -> None:
         integer(values, "i")
     with pytest.raises(WorkloadError, match="f is a str"):
         number(values, "f")
+    for value in (float("inf"), -(10**400), float("nan")):
+        with pytest.raises(WorkloadError, match="f is out of range"):
+            number({"f": value}, "f")
 
 
 def test_an_unknown_key_is_answered_with_a_near_one() -> None:

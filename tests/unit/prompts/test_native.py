@@ -67,7 +67,7 @@ def test_a_manifest_that_does_not_agree_is_refused(
 
 
 def test_a_folder_without_its_files_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(WorkloadError, match="workload.json"):
+    with pytest.raises(WorkloadError, match=r"workload\.json"):
         read_folder(tmp_path)
     save(tmp_path, ROWS)
     (tmp_path / "workload.json").write_bytes(b"\xff{}")
@@ -75,7 +75,7 @@ def test_a_folder_without_its_files_is_refused(tmp_path: Path) -> None:
         read_folder(tmp_path)
     save(tmp_path, ROWS)
     (tmp_path / "prompts.jsonl").unlink()
-    with pytest.raises(WorkloadError, match="prompts.jsonl cannot be read"):
+    with pytest.raises(WorkloadError, match=r"prompts\.jsonl cannot be read"):
         read_folder(tmp_path)
 
 

@@ -1,0 +1,110 @@
+import dataclasses
+
+import pytest
+
+from specbench.metrics.arms import Arm, gather
+from specbench.metrics.example import run_of, trace_of
+from specbench.metrics.speedup import decode_speedup, decompose, paired
+from specbench.metrics.sums import RequestSums, complete_sums
+from specbench.trace import ArmRun
+
+
+def plain(count: int, step_ms: float = 10.0, block: int = 0) -> ArmRun:
+    traces = (
+        trace_of([0] * 12, depth=0, name=f"p{i}", step_ms=step_ms + 0.001 * i) for i in range(count)
+    )
+    return run_of(*traces, point_id="base", block=block)
+
+
+def fast(count: int, step_ms: float = 20.0, block: int = 0) -> ArmRun:
+    traces = (
+        trace_of([3, 3, 3], depth=3, name=f"p{i}", step_ms=step_ms + 0.05 * (i % 3))
+        for i in range(count)
+    )
+    return run_of(*traces, block=block)
+
+
+def sums(*runs: ArmRun) -> tuple[RequestSums, ...]:
+    return complete_sums(runs)
+
+
+def test_speedup_with_interval_and_pairs_only() -> None:
+    speedup = decode_speedup(sums(plain(20)), sums(fast(14)))
+    assert speedup is not None
+    assert speedup.n == 14
+    assert speedup.value == pytest.approx(2.0, rel=0.01)
+    assert speedup.low is not None
+    assert speedup.high is not None
+    assert speedup.low < speedup.value < speedup.high
+
+
+def test_too_few_prompts_give_no_interval() -> None:
+    speedup = decode_speedup(sums(plain(11)), sums(fast(11)))
+    assert speedup is not None
+    assert (speedup.low, speedup.high) == (None, None)
+
+
+def test_nothing_paired_is_none() -> None:
+    other = run_of(trace_of([1], depth=1, name="elsewhere"))
+    assert decode_speedup(sums(plain(3)), sums(other)) is None
+
+
+def test_unequal_tokens_are_normalised() -> None:
+    # The arm answers with half the tokens at the same time per token: no speedup.
+    short = run_of(trace_of([1] * 3, depth=1, name="p0", step_ms=20.0))
+    speedup = decode_speedup(sums(plain(1)), sums(short))
+    assert speedup is not None
+    assert speedup.value == pytest.approx(1.0)
+
+
+def test_long_prompts_weigh_more() -> None:
+    base = run_of(
+        trace_of([0] * 90, depth=0, name="long"), trace_of([0] * 10, depth=0, name="short")
+    )
+    arm = run_of(
+        trace_of([0] * 90, depth=1, name="long", step_ms=5.0),
+        trace_of([0] * 10, depth=1, name="short", step_ms=20.0),
+    )
+    speedup = decode_speedup(sums(base), sums(arm))
+    assert speedup is not None
+    assert speedup.value == pytest.approx(1000 / 650)
+
+
+def test_repeats_are_paired_in_block_order() -> None:
+    pairs = paired(
+        sums(plain(2), plain(2, block=1)), sums(fast(2, block=1), fast(2), fast(2, block=2))
+    )
+    assert [(a.block, b.block) for a, b in pairs] == [(0, 0), (1, 1), (0, 0), (1, 1)]
+
+
+def test_five_repeats_are_runs() -> None:
+    base = sums(*(plain(3, 10 + 0.1 * b, block=b) for b in range(5)))
+    arm = sums(*(fast(3, 20 - 0.2 * b, block=b) for b in range(5)))
+    speedup = decode_speedup(base, arm)
+    assert speedup is not None
+    assert speedup.n == 5
+    assert speedup.low is not None
+
+
+def test_decomposition_predicts_the_speedup() -> None:
+    baseline, arm = arms(plain(20), fast(20))
+    parts = decompose(baseline, arm)
+    speedup = decode_speedup(baseline.requests, arm.requests)
+    assert parts is not None
+    assert speedup is not None
+    assert parts.emitted_length == 4.0
+    assert parts.break_even_accept_length == pytest.approx(2.0, rel=0.01)
+    assert parts.product == pytest.approx(speedup.value)
+    assert parts.spec_outside == pytest.approx(0.0)
+
+
+def test_decomposition_needs_step_times() -> None:
+    untimed = trace_of([3], depth=3, name="p0")
+    steps = tuple(dataclasses.replace(step, verify_ns=0) for step in untimed.steps)
+    baseline, arm = arms(plain(1), run_of(dataclasses.replace(untimed, steps=steps)))
+    assert decompose(baseline, arm) is None
+
+
+def arms(base: ArmRun, spec: ArmRun) -> tuple[Arm, Arm]:
+    first, second = gather([base, spec]).values()
+    return first, second

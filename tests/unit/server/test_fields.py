@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from specbench.server.fields import Fields, RefusedError, is_ids
+
+
+def test_fields_are_taken_by_type_and_null_is_absent() -> None:
+    fields = Fields(
+        {"i": 1, "n": 2, "f": True, "t": "x", "s": "a", "l": ["b"], "ids": [1], "z": None}
+    )
+    assert fields.integer("i") == 1
+    assert fields.number("n", 0.5) == 2.0
+    assert fields.flag("f") is True
+    assert fields.text("t") == "x"
+    assert (fields.texts("s"), fields.texts("l")) == (("a",), ("b",))
+    assert fields.ids("ids") == (1,)
+    assert fields.integer("z") is None
+    assert fields.number("absent", 0.5) == 0.5
+    assert fields.flag("absent") is False
+    assert fields.texts("absent") == ()
+    fields.done()
+
+
+@pytest.mark.parametrize(
+    ("read", "value"),
+    [
+        (lambda f: f.integer("x"), 1.0),
+        (lambda f: f.integer("x"), True),
+        (lambda f: f.integer("x"), "1"),
+        (lambda f: f.number("x", 0.0), "1"),
+        (lambda f: f.number("x", 0.0), False),
+        (lambda f: f.flag("x"), 1),
+        (lambda f: f.text("x"), 1),
+        (lambda f: f.texts("x"), ["a", 1]),
+        (lambda f: f.texts("x"), ""),
+        (lambda f: f.ids("x"), [1, -1]),
+        (lambda f: f.ids("x"), [True]),
+        (lambda f: f.ids("x"), 3),
+        (lambda f: f.only("x", 1), 2),
+        (lambda f: f.only("x", False), 0),
+    ],
+)
+def test_a_wrong_type_names_the_field(read: Callable[[Fields], Any], value: Any) -> None:
+    with pytest.raises(RefusedError, match=r"p\.x is ") as refused:
+        read(Fields({"x": value}, "p."))
+    assert refused.value.param == "x"
+    assert refused.value.status == 400
+
+
+def test_a_feature_that_is_not_here_may_be_switched_off() -> None:
+    fields = Fields({"n": 1, "penalty": 0.0})
+    fields.only("n", 1)
+    fields.only("penalty", 0, 0.0)
+    fields.only("absent", 1)
+    fields.done()
+
+
+def test_unknown_fields_are_named_with_the_nearest_known() -> None:
+    fields = Fields({"max_token": 4, "qqq": 1}, "p.")
+    fields.integer("max_tokens")
+    with pytest.raises(RefusedError) as refused:
+        fields.done()
+    assert "p.max_token (did you mean max_tokens?)" in str(refused.value)
+    assert "p.qqq." in str(refused.value)
+
+
+@pytest.mark.parametrize("body", [None, [], "x", 3])
+def test_a_body_must_be_an_object(body: Any) -> None:
+    with pytest.raises(RefusedError, match="no JSON object"):
+        Fields(body)
+
+
+def test_ids() -> None:
+    assert is_ids([0, 5])
+    assert not any(is_ids(v) for v in ([], [1.0], [True], [-1], "12", None))

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from specbench.backends.base import BackendFacts
+from specbench.config import SpecConfig
+from specbench.errors import ConfigError
+from specbench.server.fields import RefusedError
+from specbench.server.service import Service
+from tests.fakes import FakeBackend
+
+
+def service(backend: FakeBackend | None = None, max_in_flight: int = 2) -> Service:
+    return Service(
+        backend or FakeBackend(),
+        BackendFacts(backend="fake", target="t", draft="d"),
+        model="t",
+        spec=SpecConfig.chain(3),
+        batch_size=4,
+        max_in_flight=max_in_flight,
+    )
+
+
+def refused(action: Callable[[], None]) -> int:
+    with pytest.raises(RefusedError) as refusal:
+        action()
+    return refusal.value.status
+
+
+def test_places_are_limited_and_given_back() -> None:
+    used = service()
+
+    def enter() -> None:
+        with used.admitted():
+            pass
+
+    with used.admitted(), used.admitted():
+        assert used.in_flight == 2
+        assert refused(enter) == 429
+    enter()
+    assert used.in_flight == 0
+
+
+def test_no_request_while_shutting_down() -> None:
+    used = service()
+    used.draining = True
+
+    def enter() -> None:
+        with used.admitted():
+            pass
+
+    assert refused(enter) == 503
+    assert not used.ready
+
+
+def test_a_point_is_switched_between_requests_only() -> None:
+    backend = FakeBackend()
+    used = service(backend)
+
+    def switch() -> None:
+        asyncio.run(used.configure(SpecConfig.chain(2), 3))
+
+    with used.admitted():
+        assert refused(switch) == 409
+    assert backend.points == []
+    switch()
+    assert (used.spec, used.batch_size) == (SpecConfig.chain(2), 3)
+
+
+def test_a_refused_point_leaves_the_old_one() -> None:
+    used = service()
+    with pytest.raises(ConfigError):
+        asyncio.run(used.configure(SpecConfig.chain(2), 100))
+    assert (used.spec, used.batch_size, used.ready) == (SpecConfig.chain(3), 4, True)
+
+
+def test_requests_wait_out_a_switch() -> None:
+    class Slow(FakeBackend):
+        async def configure(self, spec: SpecConfig, batch_size: int) -> None:
+            def enter() -> None:
+                with used.admitted():
+                    pass
+
+            assert refused(enter) == 503
+            assert not used.ready
+            await super().configure(spec, batch_size)
+
+    used = service(Slow())
+    asyncio.run(used.configure(SpecConfig.chain(2), 3))
+    assert used.ready

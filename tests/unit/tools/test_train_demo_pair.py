@@ -1,0 +1,119 @@
+"""The training tool end to end at smoke size, and the pieces it is built from."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("tokenizers")
+
+from safetensors.torch import load_file  # noqa: E402
+
+from tools import train_demo_pair  # noqa: E402
+from tools.demo_pair import generate, text  # noqa: E402
+from tools.demo_pair.evaluate import walk  # noqa: E402
+from tools.demo_pair.export import load_pair  # noqa: E402
+from tools.demo_pair.model import Draft, Shape, Target, rows_logits  # noqa: E402
+from tools.demo_pair.optim import orthogonalise  # noqa: E402
+
+TINY = Shape(
+    vocab=50, hidden=16, layers=4, heads=2, kv_heads=1, head_dim=8, inner=24,
+    capture=(1, 2, 3), draft_vocab=20,
+)
+
+
+@pytest.fixture(scope="module")
+def smoke(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder: Path = tmp_path_factory.mktemp("pair")
+    train_demo_pair.main(
+        ["--smoke", "--out", str(folder / "out"), "--work", str(folder / "work"), "--threads", "1"]
+    )
+    return folder
+
+
+def test_smoke_run_writes_a_pair_with_cards(smoke: Path) -> None:
+    for part in ("target", "draft"):
+        assert (smoke / "out" / part / "model.safetensors").exists()
+        assert (smoke / "out" / part / "README.md").read_text(encoding="utf-8").startswith("# Demo")
+    rows = json.loads((smoke / "out" / "draft" / "evaluation.json").read_text())
+    assert rows[0]["category"] == "all"
+    assert rows[0]["accept_length"]["5"] >= 1.0
+
+
+def test_smoke_pair_loads_back(smoke: Path) -> None:
+    target, draft, tokens = load_pair(smoke / "out")
+    assert target.shape.capture == (1, 2, 3)
+    assert len(tokens) == draft.lm_head.weight.shape[0]
+
+
+def test_a_later_stage_goes_on_from_what_an_earlier_one_left(smoke: Path, tmp_path: Path) -> None:
+    tensors = load_file(str(smoke / "work" / "target-base.safetensors"))
+    assert "embed_tokens.weight" in tensors
+    arguments = ["--smoke", "--out", str(tmp_path), "--work", str(smoke / "work")]
+    train_demo_pair.main([*arguments, "--stage", "export"])
+    assert (tmp_path / "draft" / "config.json").exists()
+
+
+def test_unknown_stage_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match="unknown stage 'nope'"):
+        train_demo_pair.main(["--out", str(tmp_path), "--work", str(tmp_path), "--stage", "nope"])
+
+
+def test_cached_generation_equals_full_forwards() -> None:
+    torch.manual_seed(0)
+    model = Target(TINY)
+    prompts = [[1, 5, 9], [2, 4, 6, 8, 10], [7]]
+    made = generate.generate(model, prompts, 6, end=-1)
+    for prompt, own in zip(prompts, made, strict=True):
+        ids = list(prompt)
+        for token in own:
+            assert token == int(model(torch.tensor([ids]))[0, -1].argmax())
+            ids.append(token)
+
+
+def test_unroll_step_equals_draft_decoding() -> None:
+    """Step s of a row is what a draft sees that extends by true rows and then chains s times."""
+    torch.manual_seed(0)
+    target, draft = Target(TINY), Draft(TINY)
+    ids = torch.randint(0, TINY.vocab, (1, 9))
+    _, features = target.hidden(ids)
+    steps = rows_logits(draft, target.embed_tokens.weight, features, 3, ids)
+    short = rows_logits(draft, target.embed_tokens.weight, features[:, :6], 3, ids[:, :6])
+    torch.testing.assert_close(steps[0][:, :5], short[0])
+    torch.testing.assert_close(steps[2][:, :2], short[2][:, :2])
+
+
+def test_a_right_draft_commits_depth_plus_one_a_pass() -> None:
+    hits = [[True] * 7 for _ in range(21)]
+    assert walk(hits, 21, 4) == (20, 4)
+    assert walk([[False] * 7 for _ in range(21)], 21, 4) == (20, 20)
+
+
+def test_repeats() -> None:
+    assert generate.repeated_ngrams([1, 2, 3, 4, 5, 6]) == 0.0
+    assert generate.repeated_ngrams([1, 2, 3, 4] * 4) == pytest.approx(9 / 13)
+    assert generate.repeat_positions([1, 2, 3, 4, 1, 2, 3, 4]) == [7]
+
+
+def test_answer_mask_covers_answers_and_their_end() -> None:
+    assistant, end = 1, 2
+    ids = [9, 8, assistant, 5, 6, end, 9, assistant, 7, end]
+    assert text.answer_mask(ids, assistant, end) == [
+        False, False, False, True, True, True, False, False, True, True,
+    ]
+
+
+def test_packing_keeps_conversations_whole() -> None:
+    rows = [[1] * 5, [2] * 7, [3] * 3, [4] * 2]
+    ids, used = text.pack(rows, 10)
+    assert used.tolist() == [10, 7] or sum(used.tolist()) == 17
+    assert sorted(ids[ids > 0].tolist()) == sorted(t for row in rows for t in row)
+
+
+def test_orthogonalise_gives_singular_values_near_one() -> None:
+    torch.manual_seed(0)
+    for shape in ((2, 12, 30), (2, 30, 12)):
+        values = torch.linalg.svdvals(orthogonalise(torch.randn(shape)))
+        assert float(values.min()) > 0.5
+        assert float(values.max()) < 1.4
