@@ -66,6 +66,9 @@ def sweep(args: argparse.Namespace, console: Console) -> int:
         f"writing to {out}",
         markup=False,
     )
+    for workload in workloads:
+        for note in workload.notes:
+            console.print(f"note: {workload.name}: {note}", markup=False)
     try:
         run_async(_measure(spec, grid, workloads, out, args, console))
     except (KeyboardInterrupt, SpecbenchError) as stopped:
@@ -163,7 +166,9 @@ def _resumed_spec(args: argparse.Namespace, out: Path) -> SweepSpec:
 
 
 def _keep(out: Path, console: Console) -> None:
-    """After a break: write the reports of whatever blocks are on disk, if there are any."""
+    """After a break: report whatever blocks are on disk; leave no empty folder behind."""
+    with contextlib.suppress(OSError):
+        out.rmdir()
     with contextlib.suppress(OutputError), RunDir.open(out) as run_dir:
         if run_dir.blocks():
             conclude(run_dir)

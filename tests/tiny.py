@@ -64,7 +64,7 @@ def write_pair(
     shape: TinyShape | None = None,
     *,
     seed: int = 0,
-    noise: float = 0.4,
+    noise: float = 0.2,
     skilled: bool = True,
     eos: int | None = None,
 ) -> TinyPair:
@@ -132,9 +132,8 @@ def target_tensors(shape: TinyShape, generator: torch.Generator, noise: float) -
     def new(*size: int, std: float = 1.0) -> Tensor:
         return torch.randn(size, generator=generator) * std
 
-    h, q, kv = shape.hidden, shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
-    tensors = {"model.embed_tokens.weight": new(shape.vocab, h)}
-    tensors["model.embed_tokens.weight"][:, 0] = 1.0  # a constant that the skilled draft can use
+    h, q = shape.hidden, shape.heads * shape.head_dim
+    tensors = {"model.embed_tokens.weight": _unit_embedding(new(shape.vocab, h))}
     for i in range(shape.layers):
         at = f"model.layers.{i}"
         tensors |= _layer(at, shape, new, h)
@@ -143,8 +142,14 @@ def target_tensors(shape: TinyShape, generator: torch.Generator, noise: float) -
     tensors["model.norm.weight"] = 1 + new(h, std=0.1)
     if not shape.tied:
         tensors["lm_head.weight"] = new(shape.vocab, h)
-    assert kv > 0
     return tensors
+
+
+def _unit_embedding(rows: Tensor) -> Tensor:
+    """Rows of mean square 1 whose first value is 1: a constant that sharp attention can use."""
+    rest = rows[:, 1:]
+    rest = rest * ((rows.shape[1] - 1) / rest.pow(2).sum(-1, keepdim=True)).sqrt()
+    return torch.cat([torch.ones_like(rows[:, :1]), rest], 1)
 
 
 def draft_tensors(
@@ -217,7 +222,9 @@ def write_folder(path: Path, config: dict[str, Any], tensors: dict[str, Tensor])
     """config.json and model.safetensors."""
     path.mkdir(parents=True, exist_ok=True)
     (path / "config.json").write_text(json.dumps(config))
-    save_file({name: value.contiguous() for name, value in tensors.items()}, path / "model.safetensors")
+    save_file(
+        {name: value.contiguous() for name, value in tensors.items()}, path / "model.safetensors"
+    )
 
 
 def write_tokenizer(path: Path) -> None:

@@ -16,7 +16,7 @@ def decode_json(payload: bytes) -> Any:
         BackendError: it is no UTF-8 or no JSON; the beginning is shown.
     """
     try:
-        return json.loads(payload)
+        return json.loads(payload.decode())
     except (ValueError, RecursionError) as error:
         raise BackendError(
             f"The server sent something that is no JSON ({error}): {payload[:120]!r}."

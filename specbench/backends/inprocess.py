@@ -159,6 +159,7 @@ class InProcessBackend:
             device["capture_physical"] = ",".join(map(str, spec.capture_physical))
             device["capture_source"] = spec.capture_source
             device["draft_embedding"] = spec.embed_policy
+        caveats = (*pair.target_spec.caveats, *(pair.draft_spec.caveats if pair.draft_spec else ()))
         return BackendFacts(
             backend="inprocess",
             target=str(self._target_dir),

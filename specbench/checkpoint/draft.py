@@ -7,11 +7,11 @@ of the layers it was trained on.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from specbench.checkpoint.folder import Folder, open_folder
+from specbench.checkpoint.headers import TensorEntry
 from specbench.checkpoint.keys import (
     Keys,
     check_tensors,
@@ -22,9 +22,11 @@ from specbench.checkpoint.keys import (
 )
 from specbench.checkpoint.vocab_map import check_vocab_map
 from specbench.errors import CheckpointError
-from specbench.modelspec import DraftSpec, LayerShape, TargetSpec
+from specbench.modelspec import DraftSpec, TargetSpec
 
 Capture = tuple[tuple[int, ...], str]
+MAPS = ("d2t", "t2d")
+TIED = "tied to the embedding"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,12 +57,17 @@ def read_draft(
         CheckpointError: the draft names no layers and no flag does, or anything does not fit.
     """
     if capture_ids is not None and capture_default:
-        raise CheckpointError("--capture-ids and --capture-default are both given.", todo="Drop one.")
+        raise CheckpointError(
+            "--capture-ids and --capture-default are both given.", todo="Drop one."
+        )
     folder = open_folder(path)
     kind = _format(folder)
     keys = Keys(folder.config, folder.path / "config.json")
-    physical, source = _capture(keys, kind, target, capture_ids, capture_default)
-    return _spec(folder, keys, kind, target, physical, source), folder
+    capture = _capture(keys, kind, target, capture_ids, capture_default)
+    spec = _spec(folder, keys, kind, capture)
+    _check_target(spec, target, keys.source)
+    _check_tensors(folder, spec)
+    return spec, folder
 
 
 def _format(folder: Folder) -> DraftFormat:
@@ -75,7 +82,7 @@ def _format(folder: Folder) -> DraftFormat:
         found = f"tensors such as {sorted(folder.tensors)[:4]}"
     raise CheckpointError(
         f"{folder.path} holds {found}.",
-        expected=f"One of the formats {', '.join(kind.name for kind in FORMATS)} (midlayer.* tensors).",
+        expected=f"midlayer.* tensors, as in {' or '.join(kind.name for kind in FORMATS)} files.",
     )
 
 
@@ -100,7 +107,9 @@ def _specforge_ids(keys: Keys) -> Capture | None:
 FORMATS: tuple[DraftFormat, ...] = (
     DraftFormat(
         name="specforge",
-        matches=lambda f: "eagle_config" in f.config and "midlayer.input_layernorm.weight" in f.tensors,
+        matches=lambda f: (
+            "eagle_config" in f.config and "midlayer.input_layernorm.weight" in f.tensors
+        ),
         capture=_specforge_ids,
     ),
     DraftFormat(
@@ -159,103 +168,93 @@ def _draft_vocab(keys: Keys, vocab: int) -> int:
     return keys.integer("draft_vocab_size")
 
 
-def _spec(
-    folder: Folder,
-    keys: Keys,
-    kind: DraftFormat,
-    target: TargetSpec,
-    physical: tuple[int, ...],
-    source: str,
-) -> DraftSpec:
-    shape, layers, vocab = layer_shape(keys), keys.integer("num_hidden_layers"), keys.integer("vocab_size")
+def _spec(folder: Folder, keys: Keys, kind: DraftFormat, capture: Capture) -> DraftSpec:
+    """What the config and the tensor names say; nothing is compared yet but the vocabulary map."""
+    physical, source = capture
+    shape, vocab = layer_shape(keys), keys.integer("vocab_size")
     draft_vocab = _draft_vocab(keys, vocab)
-    flags = {
-        name: keys.flag(name, default=False)
-        for name in ("norm_before_residual", "norm_before_fc", "fc_norm", "norm_output")
-    }
     tied = keys.flag("tie_word_embeddings", default=False)
-    target_hidden = target.shape.hidden
-    if keys.raw("target_hidden_size") is not None:
-        target_hidden = keys.integer("target_hidden_size")
-    spec_rope = rope(keys)
-    keys.raw("target_model_type")
-    keys.done()
-    for what, mine, theirs in (
-        ("num_hidden_layers", layers, 1),
-        ("vocab_size", vocab, target.vocab),
-        ("target hidden size", target_hidden, target.shape.hidden),
-    ):
-        if mine != theirs:
-            raise CheckpointError(f"{keys.source}: {what} is {mine}.", expected=f"{theirs}.")
-    if tied and draft_vocab != vocab:
-        raise CheckpointError(
-            f"{keys.source}: tie_word_embeddings with draft_vocab_size={draft_vocab} and "
-            f"vocab_size={vocab}.",
-            expected="Tied embeddings need equal vocabularies.",
-        )
-    _check_fc(folder, physical, source, target_hidden)
-    wanted = _tensors(shape, vocab, draft_vocab, target_hidden, len(physical), flags, tied)
-    maps = {name: folder.tensors[name] for name in ("d2t", "t2d") if name in folder.tensors}
-    floats = {name: e for name, e in folder.tensors.items() if name not in maps}
-    check_tensors(folder.path, floats, wanted, {"embed_tokens.weight": (vocab, shape.hidden)})
     own_embedding = "embed_tokens.weight" in folder.tensors
-    if not own_embedding and shape.hidden != target.shape.hidden:
-        raise CheckpointError(
-            f"{folder.path} has no embedding, and its width {shape.hidden} is not the target's "
-            f"{target.shape.hidden}.",
-            expected="An own embedding, or equal widths so that the target's can be shared.",
-        )
-    return DraftSpec(
+    has_width = keys.raw("target_hidden_size") is not None
+    keys.raw("target_model_type")  # names the target's family; the target itself is at hand
+    maps: dict[str, TensorEntry] = {n: folder.tensors[n] for n in MAPS if n in folder.tensors}
+    spec = DraftSpec(
         file_format=kind.name,
-        n_layers=layers,
+        n_layers=keys.integer("num_hidden_layers"),
         vocab=vocab,
         draft_vocab=draft_vocab,
         shape=shape,
-        rope=spec_rope,
-        target_hidden=target_hidden,
+        rope=rope(keys),
+        target_hidden=keys.integer("target_hidden_size") if has_width else shape.hidden,
         n_features=len(physical),
         capture_physical=physical,
         capture_source=source,
+        norm_before_residual=keys.flag("norm_before_residual", default=False),
+        norm_before_fc=keys.flag("norm_before_fc", default=False),
+        fc_norm=keys.flag("fc_norm", default=False),
+        norm_output=keys.flag("norm_output", default=False),
         embed_policy="own" if own_embedding else "shared: the draft ships none",
-        head_policy="tied to the embedding" if tied else "own",
+        head_policy=TIED if tied else "own",
         d2t_policy=check_vocab_map(folder.path, maps, vocab, draft_vocab),
-        dtype=dtype_name(folder.tensors, "fc.weight"),
-        caveats=tuple(keys.caveats),
-        **flags,
+        dtype=_dtype(folder),
     )
+    keys.done()
+    return replace(spec, caveats=tuple(keys.caveats))
 
 
-def _check_fc(folder: Folder, physical: tuple[int, ...], source: str, target_hidden: int) -> None:
-    entry = folder.tensors.get("fc.weight")
-    wanted = len(physical) * target_hidden
-    if entry is not None and len(entry.shape) == 2 and entry.shape[1] != wanted:
+def _dtype(folder: Folder) -> str:
+    if "fc.weight" not in folder.tensors:
         raise CheckpointError(
-            f"fc.weight in {folder.path} reads {entry.shape[1]} values, but {len(physical)} layers "
-            f"{list(physical)} ({source}) of width {target_hidden} give {wanted}.",
-            todo="Name as many layers as the draft was trained on.",
+            f"{folder.path} has no fc.weight.", expected="An EAGLE-3 draft, which has one."
+        )
+    return dtype_name(folder.tensors, "fc.weight")
+
+
+def _check_target(spec: DraftSpec, target: TargetSpec, source: str) -> None:
+    """What draft and target must agree on."""
+    for what, mine, theirs in (
+        ("num_hidden_layers", spec.n_layers, 1),
+        ("vocab_size", spec.vocab, target.vocab),
+        ("target hidden size", spec.target_hidden, target.shape.hidden),
+    ):
+        if mine != theirs:
+            raise CheckpointError(f"{source}: {what} is {mine}.", expected=f"{theirs}.")
+    if spec.head_policy == TIED and spec.draft_vocab != spec.vocab:
+        raise CheckpointError(
+            f"{source}: tie_word_embeddings with draft_vocab_size={spec.draft_vocab} and "
+            f"vocab_size={spec.vocab}.",
+            expected="Tied embeddings need equal vocabularies.",
+        )
+    if spec.embed_policy != "own" and spec.shape.hidden != target.shape.hidden:
+        raise CheckpointError(
+            f"{source}: no embedding of its own, and width {spec.shape.hidden} is not the "
+            f"target's {target.shape.hidden}.",
+            expected="An own embedding, or equal widths so that the target's can be shared.",
         )
 
 
-def _tensors(
-    shape: LayerShape,
-    vocab: int,
-    draft_vocab: int,
-    target_hidden: int,
-    n_features: int,
-    flags: Mapping[str, bool],
-    tied: bool,
-) -> dict[str, tuple[int, ...]]:
-    width = n_features * target_hidden
-    wanted: dict[str, Any] = {
+def _check_tensors(folder: Folder, spec: DraftSpec) -> None:
+    shape, width = spec.shape, spec.feature_width
+    found = folder.tensors["fc.weight"].shape
+    if len(found) == 2 and found[1] != width:
+        raise CheckpointError(
+            f"fc.weight in {folder.path} reads {found[1]} values, but {spec.n_features} layers "
+            f"{list(spec.capture_physical)} ({spec.capture_source}) of width "
+            f"{spec.target_hidden} give {width}.",
+            todo="Name as many layers as the draft was trained on.",
+        )
+    wanted: dict[str, tuple[int, ...]] = {
         "fc.weight": (shape.hidden, width),
         "midlayer.hidden_norm.weight": (shape.hidden,),
         "norm.weight": (shape.hidden,),
         **layer_tensors("midlayer", shape, 2 * shape.hidden),
     }
-    if not tied:
-        wanted["lm_head.weight"] = (draft_vocab, shape.hidden)
-    if flags["norm_before_fc"]:
+    if spec.head_policy != TIED:
+        wanted["lm_head.weight"] = (spec.draft_vocab, shape.hidden)
+    if spec.norm_before_fc:
         wanted["input_norm.weight"] = (width,)
-    if flags["fc_norm"]:
-        wanted |= {f"fc_norm.{j}.weight": (target_hidden,) for j in range(n_features)}
-    return wanted
+    if spec.fc_norm:
+        wanted |= {f"fc_norm.{j}.weight": (spec.target_hidden,) for j in range(spec.n_features)}
+    floats = {name: entry for name, entry in folder.tensors.items() if name not in MAPS}
+    own = {"embed_tokens.weight": (spec.vocab, shape.hidden)}
+    check_tensors(folder.path, floats, wanted, own)

@@ -75,20 +75,19 @@ def read_json(path: Path) -> dict[str, Any]:
 def _files(path: Path) -> tuple[Path, ...]:
     index = path / INDEX_NAME
     if index.exists():
-        names = set(_weight_map(index).values())
-        for name in sorted(names):
+        for name in _weight_map(index).values():
             if not isinstance(name, str) or Path(name).name != name:
                 raise CheckpointError(
                     f"{index} names the file {name!r}.", expected="Plain file names beside it."
                 )
-        return tuple(path / name for name in sorted(names))
+        return tuple(path / name for name in sorted(set(_weight_map(index).values())))
     found = tuple(sorted(path.glob("*.safetensors")))
     if len(found) == 1:
         return found
     if len(found) > 1:
-        names = ", ".join(file.name for file in found)
+        listed = ", ".join(file.name for file in found)
         raise CheckpointError(
-            f"{path} holds {len(found)} safetensors files ({names}) and no {INDEX_NAME}.",
+            f"{path} holds {len(found)} safetensors files ({listed}) and no {INDEX_NAME}.",
             todo="Keep one file, or add the index that says which tensor is where.",
         )
     pickles = sorted(file.name for file in path.iterdir() if file.suffix in PICKLE_SUFFIXES)
@@ -116,6 +115,6 @@ def _check_index(index: Path, tensors: dict[str, TensorEntry]) -> None:
     extra = [n for n in tensors if n not in claimed]
     if wrong or extra:
         raise CheckpointError(
-            f"{index} and its files differ: not where claimed {wrong[:8]}, not claimed {extra[:8]}.",
+            f"{index} and its files differ: misplaced {wrong[:8]}, unlisted {extra[:8]}.",
             todo="Copy the whole checkpoint again.",
         )

@@ -14,12 +14,15 @@ from specbench.modelspec import LayerShape, RopeSpec
 
 # Keys of Hugging Face configs that change nothing in a forward pass of ours.
 HARMLESS = frozenset(
-    "architectures model_type torch_dtype dtype transformers_version bos_token_id eos_token_id "
-    "pad_token_id initializer_range use_cache attention_dropout pretraining_tp _name_or_path "
-    "return_dict output_hidden_states output_attentions chunk_size_feed_forward is_encoder_decoder "
-    "is_decoder id2label label2id problem_type sep_token_id decoder_start_token_id "
-    "cross_attention_hidden_size add_cross_attention tie_encoder_decoder "
-    "tokenizer_class prefix".split()
+    (
+        *("architectures", "model_type", "torch_dtype", "dtype", "transformers_version"),
+        *("bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "tokenizer_class"),
+        *("initializer_range", "use_cache", "attention_dropout", "pretraining_tp"),
+        *("_name_or_path", "return_dict", "output_hidden_states", "output_attentions"),
+        *("chunk_size_feed_forward", "is_encoder_decoder", "is_decoder", "id2label", "label2id"),
+        *("problem_type", "decoder_start_token_id", "cross_attention_hidden_size"),
+        *("add_cross_attention", "tie_encoder_decoder", "prefix"),
+    )
 )
 FLOATS = ("F64", "F32", "F16", "BF16")
 
@@ -46,14 +49,18 @@ class Keys:
         """A positive integer; without it the default is taken and noted."""
         value = self._value(name, default)
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise CheckpointError(f"{self.source}: {name}={value!r}.", expected="A positive integer.")
+            raise CheckpointError(
+                f"{self.source}: {name}={value!r}.", expected="A positive integer."
+            )
         return value
 
     def number(self, name: str, default: float | None = None) -> float:
         """A positive number; without it the default is taken and noted."""
         value = self._value(name, default)
         if not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:
-            raise CheckpointError(f"{self.source}: {name}={value!r}.", expected="A positive number.")
+            raise CheckpointError(
+                f"{self.source}: {name}={value!r}.", expected="A positive number."
+            )
         return float(value)
 
     def flag(self, name: str, default: bool) -> bool:
@@ -203,9 +210,11 @@ def check_tensors(
     problems = [
         f"{what}: {', '.join(items[:8])}{f' and {len(items) - 8} more' if len(items) > 8 else ''}"
         for what, items in (
-            ("missing", missing), ("unknown", unknown), ("wrong shape", shapes),
+            ("missing", missing),
+            ("unknown", unknown),
+            ("wrong shape", shapes),
             ("not floating point", kinds),
-        )  # fmt: skip
+        )
         if items
     ]
     if problems:

@@ -39,7 +39,11 @@ def read_target(path: Path | str) -> tuple[TargetSpec, Folder]:
 
 def _llama(folder: Folder) -> TargetSpec:
     keys = Keys(folder.config, folder.path / "config.json")
-    shape, n_layers, vocab = layer_shape(keys), keys.integer("num_hidden_layers"), keys.integer("vocab_size")
+    shape, n_layers, vocab = (
+        layer_shape(keys),
+        keys.integer("num_hidden_layers"),
+        keys.integer("vocab_size"),
+    )
     tied = keys.flag("tie_word_embeddings", default=False)
     spec_rope = rope(keys)
     keys.done()

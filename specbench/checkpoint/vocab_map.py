@@ -51,7 +51,9 @@ def check_vocab_map(
             f"({draft_vocab}).",
             expected="t2d marks exactly the ids that arange + d2t reaches.",
         )
-    return "offsets, checked against t2d" if mask is not None else "offsets, no t2d to check against"
+    return (
+        "offsets, checked against t2d" if mask is not None else "offsets, no t2d to check against"
+    )
 
 
 def _check_direct(

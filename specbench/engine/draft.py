@@ -241,7 +241,7 @@ class Eagle3Drafter:
             device=model.device,
         )
         total = lanes * rows
-        ids, picked, last, end = packed.split([total, total, lanes, lanes])
+        ids, picked, last, end = torch.split(packed, [total, total, lanes, lanes])
         chosen = features.index_select(0, picked)
         if self.observer is not None:
             for lane, verdict in enumerate(verdicts):

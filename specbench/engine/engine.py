@@ -63,15 +63,11 @@ class Engine:
         with torch.inference_mode():
             memory, device = self.memory, self.pair.device
             memory.ensure(spec)
-            self.runner = TargetRunner(
-                self.pair.target, memory.target, memory.target_rope, spec
-            )
+            self.runner = TargetRunner(self.pair.target, memory.target, memory.target_rope, spec)
             self._root = chain_tree(torch.zeros(1, 1, dtype=torch.int64), chain_shape(1, device))
             self.drafter = NoDraft(device)
             if not spec.is_baseline and self.pair.draft and memory.draft and memory.draft_rope:
-                self.drafter = Eagle3Drafter(
-                    self.pair.draft, memory.draft, memory.draft_rope, spec
-                )
+                self.drafter = Eagle3Drafter(self.pair.draft, memory.draft, memory.draft_rope, spec)
 
     @property
     def idle(self) -> bool:
@@ -166,9 +162,7 @@ class Engine:
         self._clock.exclude(begun, resume=busy)
         return emissions
 
-    def _commit(
-        self, batch: Batch, tree: Tree, verdicts: Ids[Verdict]
-    ) -> list[tuple[int, str]]:
+    def _commit(self, batch: Batch, tree: Tree, verdicts: Ids[Verdict]) -> list[tuple[int, str]]:
         """Keep the accepted slots and append the tokens: per lane what the user gets."""
         results = []
         for sequence, verdict in zip(batch.sequences, verdicts, strict=True):
@@ -275,5 +269,5 @@ class Engine:
         )
         for start, part, last in chunks(tokens):
             scores = runner.prefill(0, start, part, last=last)
-        first, second = scores.logits[0].double().topk(2)[0].tolist()
-        return float(first - second) / max(abs(first), 1.0)
+        first, second = map(float, scores.logits[0].double().topk(2)[0].tolist())
+        return (first - second) / max(abs(first), 1.0)

@@ -40,7 +40,7 @@ class KVPool:
         self.lanes, self.capacity, self.device = lanes, capacity, device
         paired = self.keys
         if dtype in WIDE:
-            paired = torch.view_as_complex(self.keys.unflatten(-1, (head_dim // 2, 2)))
+            paired = torch.view_as_complex(self.keys.view(*size[:-1], -1, 2))
         # views of single lanes, made once: [layers, Hkv, D, cap], [layers, Hkv, cap, D], by slot
         self._columns = [self.keys[:, lane].transpose(-1, -2) for lane in range(lanes)]
         self._mixed = [self.values[:, lane] for lane in range(lanes)]

@@ -71,37 +71,42 @@ class ModelPair:
                 f"{spec.rope.max_position}.",
                 todo=f"Set max_len to at most {spec.rope.max_position}.",
             )
-        torch.set_num_threads(config.threads)
         codec = TextCodec(folder.path)
         if codec.vocab_size > spec.vocab:
             raise CheckpointError(
-                f"{folder.path}: the tokenizer knows {codec.vocab_size} ids, the model {spec.vocab}."
+                f"{folder.path}: {codec.vocab_size} ids in the tokenizer, {spec.vocab} in the model."
             )
         draft_spec, draft_folder = None, None
         if draft_dir is not None:
             draft_spec, draft_folder = read_draft(
                 draft_dir, spec, capture_ids=capture_ids, capture_default=capture_default
             )
-        tensors = load_tensors(folder, dtype, device)
-        target = LlamaTarget(spec, tensors, draft_spec.capture_physical if draft_spec else ())
+        torch.set_num_threads(config.threads)
+        capture = draft_spec.capture_physical if draft_spec else ()
+        target = LlamaTarget(spec, load_tensors(folder, dtype, device), capture)
         draft = None
         if draft_spec is not None and draft_folder is not None:
-            own = load_tensors(draft_folder, dtype, device)
-            draft_spec, embedding = choose_embedding(
-                draft_spec, own.get("embed_tokens.weight"), target.embedding, config
-            )
-            draft = Eagle3Draft(draft_spec, own, embedding)
+            draft = _load_draft(draft_spec, draft_folder, target, config)
         return cls(
             target=target,
             draft=draft,
             target_spec=spec,
-            draft_spec=draft_spec,
+            draft_spec=draft.spec if draft else None,
             codec=codec,
             device=device,
             dtype=dtype,
             device_facts=device_facts(device, dtype),
             inputs=_inputs(folder, draft_folder, codec),
         )
+
+
+def _load_draft(
+    spec: DraftSpec, folder: Folder, target: LlamaTarget, config: EngineConfig
+) -> Eagle3Draft:
+    tensors = load_tensors(folder, target.dtype, target.device)
+    own = tensors.get("embed_tokens.weight")
+    spec, embedding = choose_embedding(spec, own, target.embedding, config)
+    return Eagle3Draft(spec, tensors, embedding)
 
 
 def resolve_device(config: EngineConfig, stored: str) -> tuple[torch.device, torch.dtype]:

@@ -87,6 +87,4 @@ class TargetRunner:
 def chunks(tokens: Sequence[int]) -> list[tuple[int, Sequence[int], bool]]:
     """A prompt cut into (start, tokens, is the last) of at most ``PREFILL_ROWS`` rows."""
     starts = range(0, len(tokens), PREFILL_ROWS)
-    return [
-        (at, tokens[at : at + PREFILL_ROWS], at + PREFILL_ROWS >= len(tokens)) for at in starts
-    ]
+    return [(at, tokens[at : at + PREFILL_ROWS], at + PREFILL_ROWS >= len(tokens)) for at in starts]

@@ -28,7 +28,9 @@ class TextCodec:
         """
         path = folder / "tokenizer.json"
         if not path.is_file():
-            raise CheckpointError(f"{folder} has no tokenizer.json.", todo="Export the fast tokenizer.")
+            raise CheckpointError(
+                f"{folder} has no tokenizer.json.", todo="Export the fast tokenizer."
+            )
         try:
             self.tokenizer = Tokenizer.from_str(path.read_text(encoding="utf-8"))
         except ValueError as error:  # what the library raises for a file that it cannot parse
@@ -176,7 +178,9 @@ def _compile(source: str, folder: Path) -> jinja2.Template:
     try:
         return environment.from_string(source)
     except jinja2.TemplateError as error:
-        raise CheckpointError(f"the chat template of {folder} does not compile: {error}.") from error
+        raise CheckpointError(
+            f"the chat template of {folder} does not compile: {error}."
+        ) from error
 
 
 def _refuse(message: str) -> str:

@@ -64,7 +64,7 @@ def verify(logits: Tensor, tree: Tree, choosers: Sequence[Chooser]) -> list[Verd
     Returns:
         One verdict per lane, in order.
     """
-    lanes, nodes = tree.tokens.shape
+    nodes = tree.tokens.shape[1]
     best, finite = best_tokens(logits)
     drafted = tree.tokens.tolist()
     shape = None

@@ -33,13 +33,13 @@ async def send(
     ``Finish.CANCELLED`` is kept, and the cancellation goes on.
 
     Args:
-        backend: an opened backend.
+        backend: opened and configured.
         request: what to send.
         due_ns: when the schedule wanted it sent; None means now.
-        timeout_s: longest time from send to the end of the stream.
-        keep: receives the trace, exactly once, also on cancellation.
+        timeout_s: from send to the end of the stream.
+        keep: receives the trace, exactly once.
         warmup: marks the trace.
-        on_event: sees every event as it arrives.
+        on_event: sees every event.
 
     Raises:
         SpecbenchError: an error that concerns the whole run and not this request alone, for
@@ -48,11 +48,8 @@ async def send(
     sent_ns = time.perf_counter_ns()
     seen = _Seen(request, sent_ns if due_ns is None else due_ns, sent_ns, warmup)
     try:
-        async with asyncio.timeout(timeout_s), aclosing(backend.stream(request)) as stream:
-            async for event in stream:
-                seen.add(event)
-                if on_event is not None:
-                    on_event(request, event)
+        async with asyncio.timeout(timeout_s):
+            await _receive(backend, request, seen, on_event)
         trace = seen.complete(backend.evidence)
     except TimeoutError:
         trace = seen.failed(
@@ -64,13 +61,29 @@ async def send(
         keep(seen.failed(str(error)))
         raise
     except asyncio.CancelledError:
-        task = asyncio.current_task()
-        if task is None or task.cancelling():
+        if _cancelled():
             keep(seen.trace(Finish.CANCELLED, error="Cancelled by the client."))
             raise
-        trace = seen.failed("The backend gave the request up.")  # nobody cancelled this task
+        trace = seen.failed("The backend gave the request up.")
     keep(trace)
     return trace
+
+
+async def _receive(
+    backend: Backend, request: Request, seen: _Seen, on_event: EventSink | None
+) -> None:
+    """Read the stream to its end; whatever breaks it, it is closed."""
+    async with aclosing(backend.stream(request)) as stream:
+        async for event in stream:
+            seen.add(event)
+            if on_event is not None:
+                on_event(request, event)
+
+
+def _cancelled() -> bool:
+    """True when this task was asked to stop; false when only something it waits for was."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
 
 
 class _Seen:

@@ -140,7 +140,7 @@ def histogram(counts: Sequence[int] | None) -> str:
     """Share of steps by accepted drafts, one line; empty when not known.
 
     >>> histogram([2, 1, 1])
-    'accepted drafts per step: 0 █ 50 %  1 ▄ 25 %  2 ▄ 25 %'
+    'accepted drafts per step: 0 █ 50 %  1 ▅ 25 %  2 ▅ 25 %'
     """
     if not counts or not sum(counts):
         return ""

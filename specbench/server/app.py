@@ -28,6 +28,18 @@ from specbench.server.service import SERVICE, Service
 
 HAS_KEY = web.AppKey("has_key", bool)
 _OPEN_PATHS = frozenset({"/health", "/healthz", "/readyz"})
+_ROUTES = (
+    web.get("/health", health),
+    web.get("/healthz", health),
+    web.get("/readyz", ready),
+    web.get("/v1/models", models),
+    web.get("/server_info", server_info),
+    web.get("/get_model_info", model_info),
+    web.post("/v1/completions", completions),
+    web.post("/v1/chat/completions", chat_completions),
+    web.post("/generate", generate),
+    web.post("/specbench/configure", configure),
+)
 
 
 def build_app(
@@ -67,20 +79,7 @@ def build_app(
         batch_size=batch_size,
         max_in_flight=max_in_flight,
     )
-    app.add_routes(
-        [
-            web.get("/health", health),
-            web.get("/healthz", health),
-            web.get("/readyz", ready),
-            web.get("/v1/models", models),
-            web.get("/server_info", server_info),
-            web.get("/get_model_info", model_info),
-            web.post("/v1/completions", completions),
-            web.post("/v1/chat/completions", chat_completions),
-            web.post("/generate", generate),
-            web.post("/specbench/configure", configure),
-        ]
-    )
+    app.add_routes(_ROUTES)
     return app
 
 

@@ -52,18 +52,18 @@ class Fields:
         return self._left.pop(name, None)
 
     def integer(self, name: str) -> int | None:
-        """An integer; None when absent."""
+        """An integer of at most 63 bits; None when absent."""
         value = self.take(name)
-        if value is not None and type(value) is not int:
-            raise self.wrong(name, value, "an integer")
+        if value is not None and (type(value) is not int or abs(value) >= 2**63):
+            raise self.wrong(name, value, "an integer of at most 63 bits")
         return value
 
     def number(self, name: str, default: float) -> float:
-        """A number, as float."""
+        """A finite number, as float."""
         value = self.take(name)
         if value is None:
             return default
-        if type(value) not in (int, float):
+        if type(value) not in (int, float) or not -1e300 < value < 1e300:
             raise self.wrong(name, value, "a number")
         return float(value)
 

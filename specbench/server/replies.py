@@ -32,7 +32,7 @@ async def read_body(request: web.Request) -> Any:
         )
     raw = await request.read()
     try:
-        body = json.loads(raw, parse_constant=_no_constant)
+        body = json.loads(raw.decode(), parse_constant=_no_constant)
         if b"\\u" in raw:
             _dump(body).encode()  # half a surrogate pair is no text
     except (ValueError, RecursionError) as error:

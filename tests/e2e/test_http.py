@@ -120,11 +120,11 @@ def test_64_at_once(protocol: Callable[..., Remote]) -> None:
 
     async def use(remote: Remote) -> None:
         load = LoadConfig(concurrency=64, warmup_requests=0, timeout_s=60.0)
-        result = await run_load(remote, prompts(200, max_tokens=40), load)
+        result = await run_load(remote, prompts(130, max_tokens=20), load)
         assert result.max_in_flight == 64
         assert {t.error for t in result.traces} == {""}
-        assert {t.text for t in result.traces} == {fake_text(range(100, 140))}
-        assert [t.request.request_id for t in result.traces] == [f"r{i}" for i in range(200)]
+        assert {t.text for t in result.traces} == {fake_text(range(100, 120))}
+        assert [t.request.request_id for t in result.traces] == [f"r{i}" for i in range(130)]
 
     over_http(fake, protocol, use)
     assert fake.in_flight == 0
@@ -183,7 +183,7 @@ def test_cancelling_the_load_cancels_the_requests_in_the_engine(
         with pytest.raises(LoadCancelled) as stopped:
             await task
         assert [t.finish for t in stopped.value.result.traces] == [Finish.CANCELLED] * 2
-        await asyncio.wait_for(fake.idle(), 5)
+        await asyncio.wait_for(fake.idle(), 30)
 
     over_http(fake, protocol, use)
     assert sorted(fake.closed_early) == ["p0", "p1"]
@@ -193,11 +193,11 @@ def test_a_timeout_cancels_the_request_in_the_engine() -> None:
     fake = FakeBackend(hangs=frozenset({"p0"}))
 
     async def use(remote: Remote) -> None:
-        load = LoadConfig(warmup_requests=0, timeout_s=0.1)
+        load = LoadConfig(warmup_requests=0, timeout_s=1.0)
         first, second = (await run_load(remote, prompts(2), load)).traces
-        assert "0.1 s" in first.error
+        assert "1 s" in first.error
         assert second.finish is Finish.LENGTH
-        await asyncio.wait_for(fake.idle(), 5)
+        await asyncio.wait_for(fake.idle(), 30)
 
     over_http(fake, OpenAIBackend, use)
     assert fake.closed_early == ["p0"]

@@ -24,7 +24,7 @@ from tests.tiny import TinyPair, write_pair
 CONFIG = EngineConfig(device="cpu", dtype="float64", max_batch_size=4, max_len=160)
 TREE = SpecConfig(num_steps=3, topk=2, num_draft_tokens=7)
 POINTS = (SpecConfig.baseline(), SpecConfig.chain(3), TREE)
-SAMPLING = SamplingParams(max_tokens=24)
+SAMPLING = SamplingParams(max_tokens=16)
 PLAIN = [
     Request(request_id="a", prompt="The first prompt, é", sampling=SAMPLING),
     Request(request_id="b", prompt="another", sampling=replace(SAMPLING, max_tokens=9)),

@@ -23,7 +23,7 @@ class Plan:
     length: int = 512
     rows: int = 8
     target_steps: int = 660
-    tune_steps: int = 60
+    tune_steps: int = 90
     tune_prompts: int = 320
     policy_prompts: int = 2600
     policy_tokens: int = 112

@@ -52,7 +52,7 @@ def _fused(scratch: Scratch, span: Span, layer: int) -> Tensor:
     if mask is not None:
         mask = mask.to(scratch.q.dtype).repeat(1, 1, scratch.q.shape[1] // scratch.rows, 1)
     q, keys, values = (
-        x.unflatten(0, (batch, -1))
+        x.reshape(batch, -1, *x.shape[1:])
         for x in (scratch.q, span.keys[layer].transpose(1, 2), span.values[layer])
     )
     return F.scaled_dot_product_attention(q, keys, values, attn_mask=mask, scale=1.0).flatten(0, 1)

@@ -13,7 +13,15 @@ from torch import Tensor
 
 from specbench.engine.models.attention import attend, store
 from specbench.engine.models.base import RowKind, Span
-from specbench.engine.models.layers import WIDE, Norm, Projection, Scratch, ScratchCache, feed_forward, fold
+from specbench.engine.models.layers import (
+    WIDE,
+    Norm,
+    Projection,
+    Scratch,
+    ScratchCache,
+    feed_forward,
+    fold,
+)
 from specbench.engine.models.llama import build_block, fused_qkv
 from specbench.errors import EngineError
 from specbench.modelspec import DraftSpec
@@ -25,7 +33,7 @@ class Eagle3Draft:
     """Weights of a one-layer draft and its forward, cut where extend needs only the last row."""
 
     def __init__(self, spec: DraftSpec, tensors: Mapping[str, Tensor], embedding: Tensor) -> None:
-        """``embedding`` [V, H] is the target's or the draft's own, as ``spec.embed_policy`` says."""
+        """``embedding`` [V, H] is the target's or the draft's own: ``spec.embed_policy``."""
         self.spec, self.dtype, self.device = spec, embedding.dtype, embedding.device
         shape, eps = spec.shape, spec.shape.eps
         qkv = fused_qkv(tensors, "midlayer", shape.head_dim)

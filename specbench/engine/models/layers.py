@@ -166,7 +166,7 @@ class Scratch:
         """Adjacent pairs of the last dimension as complex numbers, where the dtype has them."""
         if not self.paired:
             return x
-        return torch.view_as_complex(x.unflatten(-1, (x.shape[-1] // 2, 2)))
+        return torch.view_as_complex(x.view(*x.shape[:-1], -1, 2))
 
 
 class ScratchCache:
@@ -181,6 +181,7 @@ class ScratchCache:
         self._large: dict[tuple[int, int], Scratch] = {}
 
     def __call__(self, batch: int, rows: int) -> Scratch:
+        """The memory for ``batch`` lanes of ``rows`` rows."""
         key = (batch, rows)
         kept = self._kept if rows <= self.KEPT_ROWS else self._large
         if key not in kept:
@@ -194,7 +195,7 @@ def rotate(x: Tensor, turn: Tensor, out: Tensor) -> None:
     if x.is_complex():
         torch.mul(x, turn, out=out)
         return
-    pairs = torch.view_as_complex(x.float().unflatten(-1, (x.shape[-1] // 2, 2)).contiguous())
+    pairs = torch.view_as_complex(x.float().contiguous().view(*x.shape[:-1], -1, 2))
     out.copy_(torch.view_as_real(pairs * turn).flatten(-2))
 
 

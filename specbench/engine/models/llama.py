@@ -84,9 +84,7 @@ class LlamaTarget:
         width = self.spec.shape.hidden
         size = (rows, len(self.capture) * width)
         tensor = torch.zeros(size, dtype=self.dtype, device=self.device)
-        parts = {
-            k: tensor[:, j * width : (j + 1) * width] for j, k in enumerate(self.capture)
-        }
+        parts = {k: tensor[:, j * width : (j + 1) * width] for j, k in enumerate(self.capture)}
         return Features(tensor, parts)
 
     def forward(self, tokens: Tensor, span: Span, batch: int, features: Features | None) -> Tensor:

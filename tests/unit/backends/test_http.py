@@ -18,7 +18,7 @@ T = TypeVar("T")
 def against(routes: dict[str, Reply], use: Callable[[HttpSession, Scripted], Awaitable[T]]) -> T:
     async def body() -> T:
         async with scripted(routes) as server:
-            http = HttpSession(server.url, api_key="k3y", call_timeout_s=5.0)
+            http = HttpSession(server.url, api_key="k3y", call_timeout_s=30.0)
             await http.open()
             try:
                 return await use(http, server)

@@ -3,7 +3,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specbench.backends.sse import SseParser
@@ -30,6 +30,7 @@ def test_all_line_ends_comments_and_other_fields() -> None:
 
 
 @given(st.lists(st.integers(0, len(STREAM)), max_size=12))
+@settings(max_examples=100, deadline=None)
 def test_it_does_not_matter_where_the_bytes_are_split(cuts: list[int]) -> None:
     parser = SseParser()
     edges = [0, *sorted(cuts), len(STREAM)]
@@ -46,6 +47,7 @@ LINES = st.text(st.characters(codec="utf-8", exclude_characters="\r\n"))
 
 
 @given(st.lists(LINES, min_size=1), st.data())
+@settings(max_examples=50, deadline=None)
 def test_what_is_sent_arrives(texts: list[str], data: st.DataObject) -> None:
     end = data.draw(st.sampled_from(["\n", "\r\n", "\r"]))
     raw = "".join(f"data: {t}{end}{end}" for t in texts).encode()

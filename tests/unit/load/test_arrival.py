@@ -20,7 +20,7 @@ open_loads = st.builds(
 
 
 @given(open_loads)
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 def test_sorted_from_zero_and_reproducible(load: LoadConfig) -> None:
     times = due_times_ns(load, 200)
     assert times[0] == 0
@@ -29,17 +29,17 @@ def test_sorted_from_zero_and_reproducible(load: LoadConfig) -> None:
 
 
 @given(open_loads, st.integers(1, 60))
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 def test_a_due_time_does_not_depend_on_how_many_are_drawn(load: LoadConfig, count: int) -> None:
     one_by_one = offsets_ns(load)
     assert due_times_ns(load, 60)[:count] == tuple(next(one_by_one) for _ in range(count))
 
 
 @given(st.floats(0.5, 200.0), st.sampled_from([0.5, 1.0, 4.0]), st.integers(0, 20))
-@settings(max_examples=30)
+@settings(max_examples=20, deadline=None)
 def test_mean_gap_is_the_inverse_of_the_rate(rate: float, shape: float, seed: int) -> None:
     load = LoadConfig(request_rate=rate, arrival=Arrival.GAMMA, burstiness=shape, seed=seed)
-    count = 4000
+    count = 1000
     mean_s = due_times_ns(load, count + 1)[-1] / 1e9 / count
     # Six standard errors of a gamma mean: sd = mean / sqrt(shape).
     assert abs(mean_s * rate - 1) < 6 / (shape * count) ** 0.5

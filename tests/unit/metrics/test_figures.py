@@ -41,7 +41,7 @@ def test_category_of_a_larger_batch_has_acceptance_and_latency_only() -> None:
     assert seen.accept_length is not None
     assert seen.latency.tpot_ms_p50 is not None
     assert seen.output_tok_s is seen.baseline_tok_s is seen.speedup is None
-    assert seen.split is seen.decomposition is None
+    assert (seen.split, seen.decomposition) == (None, None)
 
 
 def test_only_category_ran_alone() -> None:
@@ -53,7 +53,7 @@ def test_only_category_ran_alone() -> None:
 
 def test_open_loop_has_no_decomposition() -> None:
     seen = figures(arm(*MIXED), K3, arm(*PLAIN), open_loop=True)
-    assert seen.split is seen.decomposition is None
+    assert (seen.split, seen.decomposition) == (None, None)
     assert seen.speedup is not None
 
 
@@ -74,4 +74,4 @@ def test_accept_length_from_deliveries_is_marked() -> None:
 def test_nothing_complete_gives_nothing() -> None:
     seen = figures(arm(dataclasses.replace(MIXED[0], warmup=True)), K3, None)
     assert seen.requests == 0
-    assert seen.output_tokens is seen.accept_length is seen.output_tok_s is None
+    assert (seen.output_tokens, seen.accept_length, seen.output_tok_s) == (None, None, None)

@@ -18,7 +18,7 @@ from specbench.metrics.sums import sums_of
 from specbench.trace import Chunk
 
 HEALTHY = {
-    "verse with a refrain": "The river runs down to the sea and the sea gives the rain to the hill. "
+    "refrain": "The river runs down to the sea and the sea gives the rain to the hill. "
     "Row home, row home, the lamp is lit. The river runs under the mill and the mill grinds the "
     "corn for the day. Row home, row home, the lamp is lit. The wind takes the smoke of the town "
     "and the town goes to sleep in the hay. Row home, row home, the lamp is lit.",

@@ -39,7 +39,7 @@ def test_counts_of_categories_add_up(found: tuple[SummaryRow, ...]) -> None:
 def test_baseline_row(found: tuple[SummaryRow, ...]) -> None:
     row = one(found, point_id="base", category="all", batch_size=1)
     assert (row.num_steps, row.topk, row.num_draft_tokens) == (0, 1, 1)
-    assert row.speedup is row.baseline_tok_s is row.lossless is None
+    assert (row.speedup, row.baseline_tok_s, row.lossless) == (None, None, None)
     assert row.accept_rate_depth is row.break_even_accept_length is None
     assert row.output_tok_s is not None
     assert (row.accept_length, row.survival) == (1.0, ())

@@ -132,14 +132,14 @@ def test_cold_start_is_about_the_first_request_sent() -> None:
 
 
 def test_weak_evidence_by_kind() -> None:
-    def weaker(evidence: Evidence, **usage: int) -> str:
-        told = Usage(completion_tokens=49, **usage)
+    def weaker(evidence: Evidence, steps: int | None = None) -> str:
+        told = Usage(completion_tokens=49, verify_steps=steps)
         edit = edited(steps=(), evidence=evidence, usage=told)
         return caveats(traces(edit=edit))["weak_evidence"].text
 
     assert "per delivery" in weaker(Evidence.CHUNKS)
     assert "nothing shows" in weaker(Evidence.NONE)
-    assert "after trimming" in weaker(Evidence.TOTALS, verify_steps=12)
+    assert "after trimming" in weaker(Evidence.TOTALS, steps=12)
 
 
 def test_unknown_first_chunk_is_weak_evidence() -> None:
@@ -211,4 +211,4 @@ def test_lossy(verdict: Verdict, barred: bool) -> None:
 def test_table_of_the_docstring_lists_every_code_with_its_severity() -> None:
     raised = re.findall(r"_(note|warning|invalid)\(\s*\"(\w+)\"", inspect.getsource(validity))
     table = re.findall(r"^(\w+) +(note|warning|invalid) ", validity.__doc__ or "", re.MULTILINE)
-    assert sorted((code, severity) for severity, code in raised) == sorted(table)
+    assert {(code, severity) for severity, code in raised} == set(table)

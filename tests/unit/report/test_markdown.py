@@ -1,0 +1,31 @@
+from specbench.grid import Grid
+from specbench.metrics.summary import Summary
+from specbench.report.content import content
+from specbench.report.document import Code, Folded, Heading, Items, Picture, Table, Text
+from specbench.report.markdown import markdown
+from specbench.report.plots import DRAWINGS
+from tests.unit.report.golden import check_golden
+from tests.unit.report.sample_runs import PROVENANCE
+
+TABLE = Table(columns=("a", "n"), rows=(("x|y", "1"),), words=("a",))
+
+
+def test_whole_report(summary: Summary, grid: Grid) -> None:
+    blocks = content(summary, PROVENANCE, dropped=grid.dropped, pictures=tuple(DRAWINGS))
+    check_golden("report.md", markdown(blocks))
+
+
+def test_each_block() -> None:
+    assert markdown([Heading(text="T", level=3)]) == "### T\n"
+    assert markdown([Text(text="x", strong=True)]) == "**x**\n"
+    assert markdown([Items(items=(("a", "b"),))]) == "- **a**: b\n"
+    assert markdown([Code(text="ls")]) == "```sh\nls\n```\n"
+    assert markdown([Picture(file="f.png", caption="c")]) == "![c](f.png)\n"
+    assert markdown([TABLE]) == "| a | n |\n| :-- | --: |\n| x\\|y | 1 |\n"
+    assert markdown([Folded(title="t", inside=TABLE)]).startswith("<details><summary>t</summary>")
+
+
+def test_foreign_text_opens_no_tag() -> None:
+    assert markdown([Items(items=(("failed", "<h1>502</h1>\nbad"),))]) == (
+        "- **failed**: &lt;h1>502&lt;/h1> bad\n"
+    )

@@ -1,0 +1,65 @@
+"""The command line: exit codes, one clear error, help that names every flag."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from specbench import cli
+
+
+@pytest.mark.parametrize("command", ["sweep", "serve", "report"])
+def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        cli.main([command, "--help"])
+    assert stopped.value.code == 0
+    assert f"specbench {command}" in capsys.readouterr().out
+
+
+def test_an_unknown_flag_is_wrong_use(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(["sweep", "--num-step", "3"])
+    assert stopped.value.code == 2
+    assert "--num-step" in capsys.readouterr().err
+
+
+def test_an_error_is_one_line_on_stderr_and_its_exit_code(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert cli.main(["sweep", "--explain", "3,1,16"]) == 2
+    seen = capsys.readouterr()
+    assert seen.out == ""
+    assert seen.err.startswith("specbench: error: num_steps=3 topk=1 drafts a chain of 3")
+    assert seen.err.count("\n") == 1
+
+
+def test_brackets_in_an_error_are_printed_as_they_are(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert cli.main(["sweep", "--num-steps", "[bold]1"]) == 2
+    assert "'[bold]1'" in capsys.readouterr().err
+
+
+def test_explain_draws_and_runs_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["sweep", "--explain", "3,4,16"]) == 0
+    assert "the 15 most probable of 36" in capsys.readouterr().out
+
+
+def test_every_flag_named_in_the_docs_exists() -> None:
+    root = Path(__file__).parents[2]
+    parser = cli.build_parser()
+    known = set()
+    for action in parser._subparsers._group_actions[0].choices.values():  # type: ignore[union-attr,attr-defined]  # argparse has no public way
+        known |= {o for a in action._actions for o in a.option_strings}
+    docs = [root / "README.md", *(root / "docs").glob("*.md")]
+    lines = [
+        line
+        for doc in docs
+        for line in doc.read_text(encoding="utf-8").splitlines()
+        if line.strip().startswith("specbench ")
+    ]
+    assert lines
+    for line in lines:
+        assert set(re.findall(r"(?<=\s)--[a-z-]+", line)) <= known, line

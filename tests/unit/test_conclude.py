@@ -1,0 +1,114 @@
+"""From a run directory to its reports, and again from disk without a model."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specbench.backends.base import BackendFacts
+from specbench.conclude import VERDICTS, conclude, facts_json, summary_input
+from specbench.errors import OutputError
+from specbench.estimate import Caveat, Severity
+from specbench.prompts.prompt import Prompt
+from specbench.provenance import collect
+from specbench.request import Request
+from specbench.store import RunDir
+from specbench.sweep import SweepSpec, describe, run_sweep
+from specbench.workload import Workload
+from tests.fakes import FakeBackend
+from tests.unit.test_sweep import Watcher
+
+SPEC = SweepSpec(
+    num_steps=(0, 3), topk=(1,), num_draft_tokens=(4,), requests=3, blocks=1, max_tokens=9
+)
+FACTS = BackendFacts(
+    backend="fake",
+    target="t",
+    draft="d",
+    end_ids=(2,),
+    caveats=(Caveat(code="capture_by_hand", severity=Severity.NOTE, text="Ids were given."),),
+)
+
+
+def _gap(request: Request, output_ids: Sequence[int]) -> float:
+    return 1.0
+
+
+def _run(path: Path) -> RunDir:
+    run_json: dict[str, Any] = describe(SPEC, SPEC.grid()) | {
+        "facts": facts_json(FACTS),
+        "provenance": collect(("specbench", "sweep")),
+    }
+    prompts = tuple(
+        Prompt(prompt_id=f"p{i}", category="code", turns=(f"say {i}",)) for i in range(3)
+    )
+    run_dir = RunDir.create(path, run_json)
+    asyncio.run(
+        run_sweep(
+            SPEC,
+            backend=FakeBackend(),
+            points=SPEC.grid().points,
+            workloads=[Workload(name="w", prompts=prompts, sha256="0" * 64)],
+            run_dir=run_dir,
+            observer=Watcher(),
+        )
+    )
+    return run_dir
+
+
+def _table(path: Path) -> list[dict[str, str]]:
+    with (path / "summary.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_every_report_is_written_and_can_be_rebuilt_from_disk(tmp_path: Path) -> None:
+    with _run(tmp_path / "run") as run_dir:
+        conclude(run_dir, gap=_gap)
+        run_dir.finish()
+    first = {p.name: p.read_bytes() for p in (tmp_path / "run").iterdir()}
+    assert {"summary.csv", "report.md", "report.html", "heatmap.png", VERDICTS} <= set(first)
+
+    for name in ("summary.csv", "report.md", "heatmap.png"):
+        (tmp_path / "run" / name).unlink()
+    with RunDir.open(tmp_path / "run") as again:
+        conclude(again)
+
+    for name in ("summary.csv", "report.md", VERDICTS):
+        assert (tmp_path / "run" / name).read_bytes() == first[name], name
+
+
+def test_the_table_holds_the_scripted_counts(tmp_path: Path) -> None:
+    with _run(tmp_path / "run") as run_dir:
+        conclude(run_dir, gap=_gap)
+
+    everything = {r["point_id"]: r for r in _table(tmp_path / "run") if r["category"] == "all"}
+    # 9 tokens: 1 from prefill, then steps accept 3, 0, 2, ... and emit 4, 1, 3 (8 tokens).
+    assert everything["k3"]["verify_steps"] == "9"
+    assert float(everything["k3"]["accept_length"]) == pytest.approx(1 + 15 / 9, rel=1e-5)
+    assert everything["base"]["verify_steps"] == "24"
+    assert everything["k3"]["lossless"] == "exact"
+    assert "capture_by_hand" in everything["k3"]["validity"]
+
+
+def test_facts_come_back_as_they_were_given(tmp_path: Path) -> None:
+    with _run(tmp_path / "run") as run_dir:
+        given = summary_input(run_dir)
+
+    assert (given.backend, given.target, given.draft) == ("fake", "t", "d")
+    assert given.end_ids == (2,)
+    assert given.caveats == {"": FACTS.caveats}
+    assert set(given.points) == {"base", "k3"}
+
+
+def test_damaged_verdicts_are_named(tmp_path: Path) -> None:
+    with _run(tmp_path / "run") as run_dir:
+        conclude(run_dir, gap=_gap)
+    (tmp_path / "run" / VERDICTS).write_text("[{}]", encoding="utf-8")
+
+    with RunDir.open(tmp_path / "run") as run_dir, pytest.raises(OutputError, match=VERDICTS):
+        conclude(run_dir)

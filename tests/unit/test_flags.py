@@ -1,0 +1,118 @@
+"""Flags over profiles: what is given wins, what conflicts is refused."""
+
+from __future__ import annotations
+
+import argparse
+
+import pytest
+
+from specbench import flags
+from specbench.cli import build_parser
+from specbench.config import Arrival, SpecConfig
+from specbench.errors import ConfigError
+from specbench.grid import expand
+
+
+def _args(*words: str, command: str = "sweep") -> argparse.Namespace:
+    return build_parser().parse_args([command, *words])
+
+
+def test_the_quick_profile_has_enough_points_of_both_kinds_at_two_batch_sizes() -> None:
+    spec = flags.sweep_spec(_args())
+
+    points = [p.spec for p in spec.grid().points]
+    assert len(points) >= 12
+    assert sum(p.is_chain for p in points) >= 4
+    assert sum(p.topk > 1 for p in points) >= 4
+    assert spec.batch_sizes == (1, 4)
+
+
+def test_every_profile_is_legal() -> None:
+    for name in flags.PROFILES:
+        spec = flags.sweep_spec(_args("--profile", name))
+        grid = expand(spec.num_steps, spec.topk, spec.num_draft_tokens)
+        assert len(grid.points) > 1
+        assert spec.engine.max_batch_size == max(spec.batch_sizes)
+
+
+def test_flags_win_over_the_profile() -> None:
+    spec = flags.sweep_spec(
+        _args(
+            "--profile", "full", "--num-steps", "1..3", "--topk", "1", "--batch-size", "2,8",
+            "--temperature", "0,0.7", "--requests", "12", "--workload", "a", "--workload", "b",
+            "--seed", "5", "--threads", "2", "--dtype", "bfloat16", "--capture-ids", "2,4,7",
+        )
+    )  # fmt: skip
+
+    assert spec.num_steps == (1, 2, 3)
+    assert spec.batch_sizes == (2, 8)
+    assert spec.temperatures == (0.0, 0.7)
+    assert spec.workloads == ("a", "b")
+    assert spec.capture_ids == (2, 4, 7)
+    assert (spec.requests, spec.seed) == (12, 5)
+    assert (spec.engine.threads, spec.engine.dtype, spec.engine.max_batch_size) == (
+        2,
+        "bfloat16",
+        8,
+    )
+
+
+def test_the_long_names_of_sglang_are_accepted() -> None:
+    spec = flags.sweep_spec(
+        _args(
+            "--speculative-num-steps", "3", "--speculative-eagle-topk", "2",
+            "--speculative-num-draft-tokens", "8",
+        )
+    )  # fmt: skip
+    assert (spec.num_steps, spec.topk, spec.num_draft_tokens) == ((3,), (2,), (8,))
+
+
+def test_fewer_requests_than_blocks_of_the_profile_take_fewer_blocks() -> None:
+    assert flags.sweep_spec(_args("--requests", "1")).blocks == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--server", "http://127.0.0.1:1", "--target", "x"), "--server and --target"),
+        (("--capture-ids", "1", "--capture-default"), "--capture-ids and --capture-default"),
+        (("--num-steps", "x"), "--num-steps"),
+        (("--topk", "0"), "--topk: 0 is too small"),
+        (("--temperature", "hot"), "--temperature"),
+        (("--arrival", "gamma"), "without --request-rate"),
+        (("--requests", "3", "--blocks", "5"), "requests=3 blocks=5"),
+    ],
+)
+def test_contradictions_are_refused(words: tuple[str, ...], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        flags.sweep_spec(_args(*words))
+
+
+def test_an_open_loop_takes_its_shape() -> None:
+    load = flags.sweep_spec(
+        _args("--request-rate", "5", "--arrival", "gamma", "--burstiness", "0.5")
+    ).load
+    assert load.open_loop
+    assert (load.arrival, load.burstiness) == (Arrival.GAMMA, 0.5)
+
+
+def test_one_point_is_read_and_checked() -> None:
+    assert flags.point("3,4,16", "--explain").num_draft_tokens == 16
+    with pytest.raises(ConfigError, match="num_draft_tokens=16"):
+        flags.point("3,1,16", "--explain")
+    with pytest.raises(ConfigError, match="--explain"):
+        flags.point("3,4", "--explain")
+
+
+def test_serve_fills_in_a_chain_and_refuses_a_conflict() -> None:
+    assert flags.single_point(_args("--num-steps", "5", command="serve")) == SpecConfig.chain(5)
+    with pytest.raises(ConfigError, match="num_draft_tokens=16"):
+        flags.single_point(
+            _args("--num-steps", "1", "--topk", "1", "--num-draft-tokens", "16", command="serve")
+        )
+
+
+def test_only_real_settings_count_as_given() -> None:
+    assert not flags.any_sweep_flag(_args("--resume", "--out", "x"))
+    assert flags.any_sweep_flag(_args("--resume", "--out", "x", "--seed", "3"))
+    assert flags.any_sweep_flag(_args("--capture-default"))

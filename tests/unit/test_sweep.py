@@ -1,0 +1,183 @@
+"""Sweeps: the order of blocks, saving, resuming, cancelling."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specbench.errors import ConfigError, WorkloadError
+from specbench.prompts.prompt import Prompt
+from specbench.provenance import collect
+from specbench.store import RunDir
+from specbench.sweep import Job, SweepSpec, describe, plan_jobs, run_sweep
+from specbench.trace import ArmRun
+from specbench.workload import Workload
+from tests.fakes import FakeBackend
+
+SPEC = SweepSpec(
+    num_steps=(0, 1, 3),
+    topk=(1, 2),
+    num_draft_tokens=(8,),
+    batch_sizes=(1, 2),
+    requests=6,
+    blocks=3,
+    max_tokens=9,
+)
+
+
+def workload_of(name: str = "w", prompts: int = 6) -> Workload:
+    return Workload(
+        name=name,
+        sha256="0" * 64,
+        prompts=tuple(
+            Prompt(prompt_id=f"p{i}", category=("code", "prose")[i % 2], turns=(f"say {i}",))
+            for i in range(prompts)
+        ),
+    )
+
+
+class Watcher:
+    """Counts; cancels the sweep after ``stop_after`` blocks."""
+
+    def __init__(self, stop_after: int | None = None) -> None:
+        self.scale: tuple[int, int] | None = None
+        self.keys: list[Any] = []
+        self._stop_after = stop_after
+
+    def started(self, jobs: int, done: int) -> None:
+        self.scale = (jobs, done)
+
+    def saved(self, job: Job, arm: ArmRun) -> None:
+        self.keys.append(job.key)
+        if len(self.keys) == self._stop_after:
+            raise KeyboardInterrupt
+
+
+def _run_json(spec: SweepSpec) -> dict[str, Any]:
+    return describe(spec, spec.grid()) | {"provenance": collect(("specbench",))}
+
+
+def _sweep(run_dir: RunDir, watcher: Watcher, backend: FakeBackend | None = None) -> None:
+    asyncio.run(
+        run_sweep(
+            SPEC,
+            backend=backend or FakeBackend(),
+            points=SPEC.grid().points,
+            workloads=[workload_of()],
+            run_dir=run_dir,
+            observer=watcher,
+        )
+    )
+
+
+def _counts(path: Path) -> dict[Any, Any]:
+    """Everything that a resumed run must share with an undisturbed one (semantics.md 13)."""
+    with RunDir.open(path) as run_dir:
+        return {
+            (arm.point_id, arm.batch_size, arm.block): [
+                (
+                    trace.request.prompt_id,
+                    trace.output_ids,
+                    [(s.drafted, s.accepted, s.emitted) for s in trace.steps],
+                )
+                for trace in arm.requests
+            ]
+            for arm in run_dir.iter_runs()
+        }
+
+
+def test_arms_of_a_cell_take_turns_and_none_always_goes_first() -> None:
+    jobs = plan_jobs(SPEC, SPEC.grid().points, [workload_of()])
+
+    assert len(jobs) == 4 * 2 * 3  # base, k1, k3, k3b2n8 at two batch sizes in three blocks
+    first = [j for j in jobs if j.batch_size == 1]
+    assert [j.block for j in first] == [0] * 4 + [1] * 4 + [2] * 4
+    leaders = [first[i].point.point_id for i in (0, 4, 8)]
+    assert len(set(leaders)) == 3
+
+
+def test_every_arm_is_asked_the_same_prompts_in_the_same_blocks() -> None:
+    jobs = plan_jobs(SPEC, SPEC.grid().points, [workload_of()])
+
+    by_block: dict[int, set[tuple[Any, ...]]] = {}
+    for job in jobs:
+        by_block.setdefault(job.block, set()).add(job.requests)
+    assert {len(asked) for asked in by_block.values()} == {1}
+    prompts = Counter(r.prompt_id for asked in by_block.values() for r in next(iter(asked)))
+    assert prompts == Counter(f"p{i}" for i in range(6))
+
+
+def test_two_workloads_of_one_name_are_refused() -> None:
+    with pytest.raises(ConfigError, match="repeat a name"):
+        plan_jobs(SPEC, SPEC.grid().points, [workload_of(), workload_of()])
+
+
+def test_more_requests_than_prompts_are_refused_before_anything_runs() -> None:
+    with pytest.raises(WorkloadError, match="6 requests asked"):
+        plan_jobs(SPEC, SPEC.grid().points, [workload_of(prompts=3)])
+
+
+def test_an_interrupted_sweep_keeps_whole_blocks_and_resumes_to_the_same_counts(
+    tmp_path: Path,
+) -> None:
+    with RunDir.create(tmp_path / "whole", _run_json(SPEC)) as run_dir:
+        _sweep(run_dir, Watcher())
+        run_dir.finish()
+    broken = Watcher(stop_after=5)
+    with (
+        RunDir.create(tmp_path / "cut", _run_json(SPEC)) as run_dir,
+        pytest.raises(KeyboardInterrupt),
+    ):
+        _sweep(run_dir, broken)
+    rest = Watcher()
+    with RunDir.resume(tmp_path / "cut", _run_json(SPEC)) as run_dir:
+        _sweep(run_dir, rest)
+        run_dir.finish()
+
+    assert broken.scale == (24, 0)
+    assert rest.scale == (24, 5)
+    assert len(rest.keys) == 19
+    assert not set(rest.keys) & set(broken.keys)
+    assert _counts(tmp_path / "cut") == _counts(tmp_path / "whole")
+    assert len(_counts(tmp_path / "cut")) == 24
+
+
+def test_points_are_configured_at_their_batch_size_and_warmed_up_once(tmp_path: Path) -> None:
+    backend = FakeBackend()
+    with RunDir.create(tmp_path / "run", _run_json(SPEC)) as run_dir:
+        _sweep(run_dir, Watcher(), backend)
+
+    assert {(spec.point_id, size) for spec, size in backend.points} == {
+        (point.point_id, size) for point in SPEC.grid().points for size in (1, 2)
+    }
+    warmups = [r for r in backend.sent if r.request_id.startswith("warmup")]
+    assert len(warmups) == 8
+    assert len(backend.sent) == 8 + 24 * 2
+    assert backend.most_in_flight == 2
+
+
+def test_a_spec_survives_json() -> None:
+    text = json.dumps(SPEC.to_json())
+    assert SweepSpec.from_json(json.loads(text), source="x") == SPEC
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"requests": 0},
+        {"blocks": 0},
+        {"requests": 2, "blocks": 3},
+        {"batch_sizes": ()},
+        {"batch_sizes": (0,)},
+        {"temperatures": (-1.0,)},
+        {"workloads": ()},
+    ],
+)
+def test_impossible_specs_are_refused(bad: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        SweepSpec(**bad)
