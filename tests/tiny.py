@@ -8,7 +8,10 @@ adds random attention and MLP outputs to that (``noise``), so the draft is right
 
 from __future__ import annotations
 
+import atexit
+import functools
 import json
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,7 +67,7 @@ def write_pair(
     shape: TinyShape | None = None,
     *,
     seed: int = 0,
-    noise: float = 0.2,
+    noise: float = 0.15,
     skilled: bool = True,
     eos: int | None = None,
 ) -> TinyPair:
@@ -86,6 +89,16 @@ def write_pair(
     write_folder(pair.draft, draft_config(shape), draft)
     write_tokenizer(pair.target)
     return pair
+
+
+@functools.cache
+def shared_pair(
+    shape: TinyShape | None = None, *, seed: int = 0, noise: float = 0.15, skilled: bool = True
+) -> TinyPair:
+    """A pair that the whole test run may read; its folder goes when the process ends."""
+    holder = tempfile.TemporaryDirectory()
+    atexit.register(holder.cleanup)
+    return write_pair(Path(holder.name), shape, seed=seed, noise=noise, skilled=skilled)
 
 
 def target_config(shape: TinyShape, eos: int) -> dict[str, Any]:

@@ -109,6 +109,7 @@ class Engine:
         self.scheduler.add(sequence)
         return sequence.handle
 
+    @torch.inference_mode()
     def cancel(self, handle: Handle) -> None:
         """Drop a request and free its lane; a handle that is gone is fine."""
         sequence = self.scheduler.find(handle)

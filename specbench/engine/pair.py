@@ -74,7 +74,8 @@ class ModelPair:
         codec = TextCodec(folder.path)
         if codec.vocab_size > spec.vocab:
             raise CheckpointError(
-                f"{folder.path}: {codec.vocab_size} ids in the tokenizer, {spec.vocab} in the model."
+                f"{folder.path}: the tokenizer has {codec.vocab_size} ids.",
+                expected=f"At most vocab_size={spec.vocab}.",
             )
         draft_spec, draft_folder = None, None
         if draft_dir is not None:

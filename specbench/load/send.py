@@ -42,8 +42,7 @@ async def send(
         on_event: sees every event.
 
     Raises:
-        SpecbenchError: an error that concerns the whole run and not this request alone, for
-            instance a broken engine; it is in the trace as well.
+        SpecbenchError: it concerns the whole run (a broken engine); it is in the trace as well.
     """
     sent_ns = time.perf_counter_ns()
     seen = _Seen(request, sent_ns if due_ns is None else due_ns, sent_ns, warmup)

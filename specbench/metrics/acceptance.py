@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from specbench.estimate import Estimate, Evidence
-from specbench.metrics.stats import FloatArray, Interval, log_linear, percentile
+from specbench.metrics.stats import FloatArray, Interval, log_linear
 from specbench.metrics.sums import RequestSums
 
 Requests = Sequence[RequestSums]
@@ -128,11 +128,6 @@ def request_accept_lengths(requests: Requests) -> tuple[float, ...]:
         for request in requests
         if request.accepted is not None and request.verify_steps
     )
-
-
-def request_accept_length(requests: Requests, q: float) -> float | None:
-    """The ``q``-th percentile over requests of the request accept length."""
-    return percentile(request_accept_lengths(requests), q)
 
 
 def accept_rate_depth(requests: Requests, *, chain: bool = False) -> Estimate | None:

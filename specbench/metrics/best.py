@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from specbench.estimate import Estimate, Severity
 from specbench.metrics.arms import Arm, ArmKey, Cell
-from specbench.metrics.result import ArmResult
+from specbench.metrics.figures import ArmResult
 from specbench.metrics.speedup import decode_speedup
 
 
@@ -77,6 +77,20 @@ def outcome_of(speedup: Estimate | None) -> Outcome:
 def invalid_code(result: ArmResult) -> str | None:
     """The first caveat that bars a point from being named best."""
     return next((c.code for c in result.caveats if c.severity is Severity.INVALID), None)
+
+
+def fastest_for(category: str, results: Sequence[ArmResult]) -> tuple[ArmResult, Estimate] | None:
+    """The valid point with the highest speedup in one category, and that speedup."""
+    found = [
+        (result, seen.speedup)
+        for result in results
+        for seen in result.categories
+        if seen.category == category
+        and seen.speedup is not None
+        and invalid_code(result) is None
+        and not result.spec.is_baseline
+    ]
+    return max(found, key=lambda pair: pair[1].value, default=None)
 
 
 def _speedup(result: ArmResult) -> float:

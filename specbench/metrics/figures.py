@@ -1,15 +1,18 @@
-"""All figures of one arm, or of one category of it, in one record."""
+"""All figures of an arm and of its categories, in one record each."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from specbench.config import SpecConfig
-from specbench.estimate import Estimate, Evidence
+from specbench.estimate import Caveat, Estimate, Evidence
 from specbench.metrics import acceptance
-from specbench.metrics.arms import Arm
+from specbench.metrics.arms import Arm, ArmKey
 from specbench.metrics.latency import Latency, latency
+from specbench.metrics.lossless import Lossless
 from specbench.metrics.speedup import Decomposition, decode_speedup, decompose
+from specbench.metrics.sums import RequestSums
 from specbench.metrics.throughput import StepSplit, output_tok_s, step_split
 
 ALL = "all"
@@ -44,6 +47,18 @@ class Figures:
     conditional: tuple[float | None, ...] | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmResult:
+    """One arm. ``total`` pools all categories; ``categories`` has one record for each."""
+
+    key: ArmKey
+    spec: SpecConfig
+    total: Figures
+    categories: tuple[Figures, ...]
+    lossless: Lossless | None
+    caveats: tuple[Caveat, ...]
+
+
 def figures(
     arm: Arm,
     spec: SpecConfig,
@@ -72,16 +87,13 @@ def figures(
     closed = alone and not open_loop
     tokens = [r.completion for r in kept]
     steps = [r.verify_steps for r in kept]
-    length = acceptance.accept_length(kept)
-    if length is None and not spec.is_baseline:
-        length = acceptance.emitted_length(kept)
     return Figures(
         category=name,
         evidence=acceptance.weakest(kept),
         requests=len(kept),
         output_tokens=_total(tokens),
         verify_steps=_total(steps),
-        accept_length=length,
+        accept_length=_accept_length(kept, spec),
         emitted_length=acceptance.emitted_length(kept),
         accept_rate_depth=acceptance.accept_rate_depth(kept, chain=spec.is_chain),
         accept_rate_node=acceptance.accept_rate_node(kept),
@@ -95,6 +107,14 @@ def figures(
         survival=acceptance.survival(kept),
         conditional=acceptance.conditional(kept),
     )
+
+
+def _accept_length(kept: Sequence[RequestSums], spec: SpecConfig) -> Estimate | None:
+    """The headline, or what stands in for it where accepted drafts were not counted."""
+    length = acceptance.accept_length(kept)
+    if length is None and not spec.is_baseline:
+        return acceptance.emitted_length(kept)
+    return length
 
 
 def _total(values: list[int | None]) -> int | None:

@@ -35,11 +35,6 @@ def repeated_share(tokens: Sequence[Hashable]) -> float | None:
     return 1 - len(set(grams)) / len(grams)
 
 
-def distinct_share(tokens: Sequence[Hashable]) -> float | None:
-    """Distinct tokens ÷ tokens; None for an empty output. Shown, never judged."""
-    return len(set(tokens)) / len(tokens) if tokens else None
-
-
 def output_before_end(trace: RequestTrace, end_ids: Sequence[int] = ()) -> list[Hashable] | None:
     """The output up to its first end token: ids where known, else the words of the text.
 
@@ -71,3 +66,16 @@ def looping_share(requests: Sequence[RequestSums], end_ids: Sequence[int] = ()) 
     judged = [is_looping(request.trace, end_ids) for request in requests]
     known = [verdict for verdict in judged if verdict is not None]
     return wilson(sum(known), len(known))
+
+
+def looping_distinct_share(
+    requests: Sequence[RequestSums], end_ids: Sequence[int] = ()
+) -> float | None:
+    """Distinct tokens ÷ tokens over the outputs that loop; shown beside them, never judged."""
+    loops = [
+        output_before_end(request.trace, end_ids) or []
+        for request in requests
+        if is_looping(request.trace, end_ids)
+    ]
+    total = sum(len(tokens) for tokens in loops)
+    return sum(len(set(tokens)) for tokens in loops) / total if total else None

@@ -8,8 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from specbench.estimate import Caveat, Estimate
-from specbench.metrics.figures import ALL, Figures
-from specbench.metrics.result import ArmResult
+from specbench.metrics.figures import ALL, ArmResult, Figures
 from specbench.metrics.summary import Summary
 from specbench.metrics.validity import counts
 
@@ -58,9 +57,9 @@ class SummaryRow:
     tpot_ms_p99: float | None
     chunk_gap_ms_p50: float | None
     chunk_gap_ms_p99: float | None
-    gpu_util_pct: float | None
-    gpu_power_w: float | None
-    energy_j_per_token: float | None
+    gpu_util_pct: float | None = None
+    gpu_power_w: float | None = None
+    energy_j_per_token: float | None = None
     lossless: str | None
     validity: str
     survival: tuple[float, ...]
@@ -121,9 +120,6 @@ def _row(summary: Summary, arm: ArmResult, seen: Figures) -> SummaryRow:
         tpot_ms_p99=latency.tpot_ms_p99,
         chunk_gap_ms_p50=latency.chunk_gap_ms_p50,
         chunk_gap_ms_p99=latency.chunk_gap_ms_p99,
-        gpu_util_pct=None,
-        gpu_power_w=None,
-        energy_j_per_token=None,
         lossless=arm.lossless.verdict.value if arm.lossless else None,
         validity=validity(_caveats(arm, seen)),
         survival=seen.survival or (),

@@ -12,9 +12,8 @@ from specbench.metrics.acceptance import by_category
 from specbench.metrics.arms import Arm, ArmKey, Cell, gather
 from specbench.metrics.best import Best, best_of
 from specbench.metrics.definitions import Definition, definitions
-from specbench.metrics.figures import figures
+from specbench.metrics.figures import ArmResult, figures
 from specbench.metrics.lossless import Gap, Lossless, judge
-from specbench.metrics.result import ArmResult
 from specbench.metrics.validity import caveats
 from specbench.trace import ArmRun
 

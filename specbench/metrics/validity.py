@@ -38,7 +38,7 @@ from specbench.metrics.arms import Arm
 from specbench.metrics.figures import Figures
 from specbench.metrics.identities import COALESCED, merged_deliveries, residuals
 from specbench.metrics.latency import NS_PER_MS, schedule_lag_ns, tpot_is_exact
-from specbench.metrics.looping import LOOPING_OUTPUTS, looping_share
+from specbench.metrics.looping import LOOPING_OUTPUTS, looping_distinct_share, looping_share
 from specbench.metrics.lossless import Lossless, Verdict
 from specbench.metrics.speedup import paired
 from specbench.metrics.stats import LEAST_REQUESTS, percentile
@@ -145,12 +145,16 @@ def _cut_by_context(trace: RequestTrace, completion: int | None) -> bool:
 
 def _looping(arm: Arm, end_ids: Sequence[int]) -> Iterable[Caveat]:
     share = looping_share(arm.requests, end_ids)
-    if share is not None and share.value > LOOPING_OUTPUTS:
-        yield _invalid(
-            "looping",
-            f"{share.value:.0%} of {share.n} outputs repeat themselves, and a loop is easy to "
-            "draft: accept length and speedup flatter the draft",
-        )
+    if share is None or share.value <= LOOPING_OUTPUTS:
+        return
+    distinct = looping_distinct_share(arm.requests, end_ids)
+    between = f" [{share.low:.0%}, {share.high:.0%}]" if share.low is not None else ""
+    yield _invalid(
+        "looping",
+        f"{share.value:.0%}{between} of {share.n} outputs repeat themselves (distinct tokens in "
+        f"them: {distinct:.0%}), and a loop is easy to draft: accept length and speedup flatter "
+        "the draft",
+    )
 
 
 def _load(arm: Arm, seen: Figures) -> Iterable[Caveat]:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from specbench.grid import Dropped
 from specbench.metrics.arms import Cell
-from specbench.metrics.best import Best
-from specbench.metrics.definitions import Definition, Value
-from specbench.metrics.figures import Figures
-from specbench.metrics.result import ArmResult
+from specbench.metrics.best import Best, fastest_for
+from specbench.metrics.figures import ALL, ArmResult, Figures
 from specbench.metrics.rows import validity
 from specbench.metrics.summary import Summary
 from specbench.report import wording
-from specbench.report.document import Block, Code, Folded, Heading, Items, Picture, Table, Text
+from specbench.report.document import Block, Heading, Picture, Table, Text
+from specbench.report.notes import caveats, ledger, not_run, reproduction
 from specbench.trace import Provenance
 
 CAPTIONS = {
@@ -48,10 +46,10 @@ def content(
         *_categories(summary),
         *_latency(summary),
         *_pictures(pictures),
-        *_caveats(summary),
-        *_dropped(summary, dropped),
-        *_ledger(summary.ledger),
-        *_reproduce(provenance),
+        *caveats(summary),
+        *not_run(summary, dropped),
+        *ledger(summary.ledger),
+        *reproduction(provenance),
     ]
 
 
@@ -177,14 +175,18 @@ def _categories(summary: Summary) -> Iterable[Block]:
             "speedup",
             "TPOT ms p50",
             "survival by position",
+            "its fastest point",
         ),
-        rows=tuple(_category_row(seen) for seen in (*arm.categories, arm.total)),
-        words=("category", "survival by position"),
+        rows=tuple(_category_row(summary, seen) for seen in (*arm.categories, arm.total)),
+        words=("category", "survival by position", "its fastest point"),
     )
 
 
-def _category_row(seen: Figures) -> tuple[str, ...]:
-    rate = seen.accept_rate_depth
+def _category_row(summary: Summary, seen: Figures) -> tuple[str, ...]:
+    rate, best = seen.accept_rate_depth, summary.headline
+    fastest = fastest_for(seen.category, summary.of_cell(best.cell))
+    if fastest is None and seen.category == ALL and best.arm and best.arm.total.speedup:
+        fastest = best.arm, best.arm.total.speedup
     return (
         seen.category,
         str(seen.requests),
@@ -193,6 +195,9 @@ def _category_row(seen: Figures) -> tuple[str, ...]:
         wording.estimate(seen.speedup, unit="x"),
         wording.number(seen.latency.tpot_ms_p50),
         " ".join(f"{share:.2f}" for share in seen.survival or ()) or wording.MISSING,
+        f"{wording.triple(fastest[0].spec)} {fastest[1].value:.2f}x"
+        if fastest
+        else wording.MISSING,
     )
 
 
@@ -224,83 +229,3 @@ def _pictures(files: Sequence[str]) -> Iterable[Block]:
         yield Heading(text="Plots")
     for file in files:
         yield Picture(file=file, caption=CAPTIONS.get(file, file))
-
-
-def _caveats(summary: Summary) -> Iterable[Block]:
-    """One item per code: where it applies, and its sentence in the first place."""
-    places: dict[str, list[str]] = {}
-    texts: dict[str, tuple[str, str]] = {}
-    for arm in summary.arms:
-        for caveat in arm.caveats:
-            places.setdefault(caveat.code, []).append(wording.place(arm, summary))
-            texts.setdefault(caveat.code, (caveat.severity.value, caveat.text))
-    yield Heading(text="Caveats")
-    if not places:
-        yield Text(text="None.")
-        return
-    items = []
-    for code, points in places.items():
-        severity, text = texts[code]
-        unique = list(dict.fromkeys(points))
-        where = "every point" if len(unique) == len(summary.arms) else _some(unique)
-        for_example = f"; on {unique[0]}: " if len(unique) > 1 and where != "every point" else ": "
-        items.append((code, f"{severity}, {where}{for_example}{text}."))
-    yield Items(items=tuple(items))
-
-
-def _some(names: Sequence[str], most: int = 6) -> str:
-    shown = ", ".join(names[:most])
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
-
-
-def _dropped(summary: Summary, dropped: Sequence[Dropped]) -> Iterable[Block]:
-    if not dropped and not summary.not_measured:
-        return
-    yield Heading(text="Points that did not run")
-    items = [
-        (f"{gone.num_steps}/{gone.topk}/{gone.num_draft_tokens}", gone.reason) for gone in dropped
-    ]
-    items += [(point, "not measured: the run ended before it") for point in summary.not_measured]
-    yield Items(items=tuple(items))
-
-
-def _ledger(ledger: Sequence[Definition]) -> Iterable[Block]:
-    if not ledger:
-        return
-    yield Heading(text="The same run in other tools' words")
-    yield Folded(
-        title="What each tool would print for the best point, and why it differs",
-        inside=Table(
-            columns=("tool", "figure", "value", "why"),
-            rows=tuple((row.tool, row.field, _ledger_value(row.value), row.why) for row in ledger),
-            words=("tool", "figure", "value", "why"),
-        ),
-    )
-
-
-def _ledger_value(value: Value) -> str:
-    if isinstance(value, Mapping):
-        values = sorted(value.values())
-        return f"{values[0]:.2f} to {values[-1]:.2f} by request" if values else wording.MISSING
-    if isinstance(value, tuple):
-        return " ".join(wording.number(share) for share in value)
-    return wording.number(value, 3)
-
-
-def _reproduce(provenance: Provenance) -> Iterable[Block]:
-    yield Heading(text="How to reproduce")
-    yield Code(text=shlex.join(provenance.command))
-    facts = [
-        (topic, name, value)
-        for topic, values in (
-            ("software", provenance.software),
-            ("machine", provenance.machine),
-            ("device", provenance.device),
-            ("inputs", provenance.inputs),
-        )
-        for name, value in values.items()
-    ]
-    facts.insert(0, ("run", "started at", provenance.started_at))
-    yield Table(
-        columns=("topic", "fact", "value"), rows=tuple(facts), words=("topic", "fact", "value")
-    )

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from specbench.estimate import Severity
 from specbench.metrics.best import Best, Outcome
-from specbench.metrics.result import ArmResult
+from specbench.metrics.figures import ArmResult
 from specbench.metrics.rows import validity
 from specbench.metrics.summary import Summary
 from specbench.report import wording

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from specbench.config import SpecConfig
 from specbench.estimate import Estimate, Evidence, Severity
 from specbench.metrics.best import Best, Outcome
-from specbench.metrics.result import ArmResult
+from specbench.metrics.figures import ArmResult
 from specbench.metrics.stats import LEAST_REQUESTS
 from specbench.metrics.summary import Summary
 

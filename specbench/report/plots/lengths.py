@@ -9,8 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from specbench.estimate import Estimate
-from specbench.metrics.figures import ALL, Figures
-from specbench.metrics.result import ArmResult
+from specbench.metrics.figures import ALL, ArmResult, Figures
 from specbench.metrics.summary import Summary
 from specbench.report.plots.style import (
     GREY,

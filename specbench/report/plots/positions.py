@@ -8,8 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from specbench.metrics.figures import ALL, Figures
-from specbench.metrics.result import ArmResult
+from specbench.metrics.figures import ALL, ArmResult, Figures
 from specbench.metrics.summary import Summary
 from specbench.report import wording
 from specbench.report.plots.style import GREY, INK, chains, colour, marker, new_figure

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from specbench.metrics.result import ArmResult
+from specbench.metrics.figures import ArmResult
 from specbench.metrics.summary import Summary
 from specbench.report import wording
 from specbench.report.plots.style import (

@@ -12,7 +12,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from specbench.metrics.arms import Cell
-from specbench.metrics.result import ArmResult
+from specbench.metrics.figures import ArmResult
 from specbench.metrics.summary import Summary
 
 DPI = 150

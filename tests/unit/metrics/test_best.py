@@ -2,7 +2,7 @@ import dataclasses
 
 from specbench.config import SpecConfig
 from specbench.estimate import Estimate, Evidence
-from specbench.metrics.best import Outcome, outcome_of
+from specbench.metrics.best import Outcome, fastest_for, outcome_of
 from specbench.metrics.summary import Summary, summarise
 from tests.unit.report.sample_runs import StepCost, sample_input
 
@@ -65,3 +65,13 @@ def test_outcome_needs_the_interval() -> None:
     assert outcome_of(dataclasses.replace(speedup, low=1.01)) is Outcome.FASTER
     assert outcome_of(dataclasses.replace(speedup, value=0.9, low=0.8, high=0.99)) is Outcome.SLOWER
     assert outcome_of(dataclasses.replace(speedup, low=None, high=None)) is Outcome.UNSURE
+
+
+def test_fastest_point_of_a_category() -> None:
+    found = summary()
+    fastest = fastest_for("extraction", found.arms)
+    assert fastest is not None
+    arm, speedup = fastest
+    assert arm.key.point_id == "k3"
+    assert speedup == next(s.speedup for s in arm.categories if s.category == "extraction")
+    assert fastest_for("poetry", found.arms) is None

@@ -8,8 +8,8 @@ import pytest
 from specbench.metrics.example import trace_of
 from specbench.metrics.looping import (
     REPEATED_4GRAMS,
-    distinct_share,
     is_looping,
+    looping_distinct_share,
     looping_share,
     output_before_end,
     repeated_share,
@@ -74,12 +74,9 @@ def test_loops_are_caught(name: str, piece: int) -> None:
     assert share >= REPEATED_4GRAMS + 0.04
 
 
-def test_distinct_share_does_not_separate_them() -> None:
-    digits = distinct_share(tokens(HEALTHY["json records"], 1))
-    loop = distinct_share(tokens(LOOPS["late"], 3))
-    assert digits is not None
-    assert loop is not None
-    assert digits < loop
+def test_distinct_tokens_do_not_separate_them() -> None:
+    digits, loop = tokens(HEALTHY["json records"], 1), tokens(LOOPS["late"], 3)
+    assert len(set(digits)) / len(digits) < len(set(loop)) / len(loop)
 
 
 def test_text_after_eos_is_not_judged() -> None:
@@ -95,7 +92,7 @@ def test_short_outputs_cannot_be_judged() -> None:
     trace = dataclasses.replace(trace_of([0], depth=0), output_ids=(5,) * 23)
     assert is_looping(trace) is None
     assert looping_share([sums_of(trace)]) is None
-    assert distinct_share([]) is None
+    assert looping_distinct_share([sums_of(trace)]) is None
 
 
 def test_words_stand_in_for_ids() -> None:
@@ -111,3 +108,4 @@ def test_share_counts_outputs() -> None:
     share = looping_share([sums_of(loop), sums_of(fine), sums_of(fine), sums_of(fine)])
     assert share is not None
     assert (share.value, share.n) == (0.25, 4)
+    assert looping_distinct_share([sums_of(loop), sums_of(fine)]) == 1 / 40

@@ -2,11 +2,10 @@ import dataclasses
 
 import pytest
 
-from specbench.estimate import Caveat, Severity
 from specbench.grid import Grid
 from specbench.metrics.summary import Summary
 from specbench.report.content import content
-from specbench.report.document import Block, Code, Heading, Items, Picture, Table, Text
+from specbench.report.document import Block, Heading, Picture, Table, Text
 from tests.unit.report.sample_runs import CATEGORIES, PROVENANCE
 
 
@@ -63,58 +62,12 @@ def test_categories_of_the_best_point(blocks: list[Block]) -> None:
     assert [row[0] for row in table(blocks, "By category").rows] == [*sorted(CATEGORIES), "all"]
 
 
-def test_dropped_points_have_reasons(blocks: list[Block], grid: Grid) -> None:
-    (items,) = section(blocks, "Points that did not run")
-    assert isinstance(items, Items)
-    assert [label for label, _ in items.items] == ["1/4/8", "1/4/16"]
-    assert all("4 nodes" in text for _, text in items.items)
-
-
-def test_points_that_the_run_did_not_reach(summary: Summary) -> None:
-    cut = dataclasses.replace(summary, not_measured=("k7",))
-    (items,) = section(content(cut, PROVENANCE), "Points that did not run")
-    assert isinstance(items, Items)
-    assert items.items[0][0] == "k7"
-
-
-def test_caveats_are_grouped_by_code(summary: Summary) -> None:
-    note = Caveat(code="clocks", severity=Severity.NOTE, text="clocks are not locked")
-    bad = Caveat(code="looping", severity=Severity.INVALID, text="30% repeat")
-    arms = [dataclasses.replace(arm, caveats=(note,)) for arm in summary.arms]
-    arms[2] = dataclasses.replace(arms[2], caveats=(note, bad))
-    (items,) = section(
-        content(dataclasses.replace(summary, arms=tuple(arms)), PROVENANCE), "Caveats"
-    )
-    assert isinstance(items, Items)
-    assert items.items == (
-        ("clocks", "note, every point: clocks are not locked."),
-        ("looping", "invalid, 2/1/3 at batch size 1: 30% repeat."),
-    )
-
-
-def test_many_places_are_cut_short(summary: Summary) -> None:
-    note = Caveat(code="clocks", severity=Severity.NOTE, text="x")
-    arms = tuple(
-        dataclasses.replace(arm, caveats=(note,) if i else ()) for i, arm in enumerate(summary.arms)
-    )
-    (items,) = section(content(dataclasses.replace(summary, arms=arms), PROVENANCE), "Caveats")
-    assert isinstance(items, Items)
-    assert "and 13 more; on 1/1/2 at batch size 1: x." in items.items[0][1]
-
-
 def test_no_best_point_leaves_out_its_sections(summary: Summary) -> None:
     bests = tuple(dataclasses.replace(best, arm=None, tied=()) for best in summary.bests)
     blocks = content(dataclasses.replace(summary, bests=bests, ledger=()), PROVENANCE)
     titles = [b.text for b in blocks if isinstance(b, Heading)]
     assert not any(t.startswith(("By category", "The same run")) for t in titles)
     assert all(row[3] == "–" for row in table(blocks, "Best point").rows)
-
-
-def test_reproduction_has_command_and_hashes(blocks: list[Block]) -> None:
-    found = section(blocks, "How to reproduce")
-    assert found[0] == Code(text="specbench sweep --num-steps 0..5 --topk 1,4")
-    facts = table(blocks, "How to reproduce").rows
-    assert ("inputs", "draft_sha256", "2222bbbb") in facts
 
 
 def test_only_given_pictures_are_shown(blocks: list[Block], summary: Summary) -> None:

@@ -1,4 +1,4 @@
-from specbench.grid import Grid
+from specbench.grid import Dropped
 from specbench.metrics.summary import Summary
 from specbench.report.content import content
 from specbench.report.document import Code, Folded, Heading, Items, Picture, Table, Text
@@ -10,8 +10,11 @@ from tests.unit.report.sample_runs import PROVENANCE
 TABLE = Table(columns=("a", "n"), rows=(("x|y", "1"),), words=("a",))
 
 
-def test_whole_report(summary: Summary, grid: Grid) -> None:
-    blocks = content(summary, PROVENANCE, dropped=grid.dropped, pictures=tuple(DRAWINGS))
+DROPPED = Dropped(num_steps=1, topk=4, num_draft_tokens=8, reason="8 do not fit.")
+
+
+def test_whole_report(summary: Summary) -> None:
+    blocks = content(summary, PROVENANCE, dropped=(DROPPED,), pictures=tuple(DRAWINGS))
     check_golden("report.md", markdown(blocks))
 
 

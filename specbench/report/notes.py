@@ -1,0 +1,96 @@
+"""The report's closing sections: caveats, what did not run, other definitions, reproduction."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+
+from specbench.grid import Dropped
+from specbench.metrics.definitions import Definition, Value
+from specbench.metrics.summary import Summary
+from specbench.report import wording
+from specbench.report.document import Block, Code, Folded, Heading, Items, Table, Text
+from specbench.trace import Provenance
+
+
+def caveats(summary: Summary) -> Iterable[Block]:
+    """One item per code: where it applies, and its sentence in the first place."""
+    places: dict[str, list[str]] = {}
+    texts: dict[str, tuple[str, str]] = {}
+    for arm in summary.arms:
+        for caveat in arm.caveats:
+            places.setdefault(caveat.code, []).append(wording.place(arm, summary))
+            texts.setdefault(caveat.code, (caveat.severity.value, caveat.text))
+    yield Heading(text="Caveats")
+    if not places:
+        yield Text(text="None.")
+        return
+    items = []
+    for code, points in places.items():
+        severity, text = texts[code]
+        unique = list(dict.fromkeys(points))
+        where = "every point" if len(unique) == len(summary.arms) else _some(unique)
+        for_example = f"; on {unique[0]}: " if len(unique) > 1 and where != "every point" else ": "
+        items.append((code, f"{severity}, {where}{for_example}{text}."))
+    yield Items(items=tuple(items))
+
+
+def _some(names: Sequence[str], most: int = 6) -> str:
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+
+
+def not_run(summary: Summary, dropped: Sequence[Dropped]) -> Iterable[Block]:
+    """Combinations that were dropped, and points that the run did not reach."""
+    if not dropped and not summary.not_measured:
+        return
+    yield Heading(text="Points that did not run")
+    items = [
+        (f"{gone.num_steps}/{gone.topk}/{gone.num_draft_tokens}", gone.reason) for gone in dropped
+    ]
+    items += [(point, "not measured: the run ended before it") for point in summary.not_measured]
+    yield Items(items=tuple(items))
+
+
+def ledger(rows: Sequence[Definition]) -> Iterable[Block]:
+    """What other tools would print for the best point."""
+    if not rows:
+        return
+    yield Heading(text="The same run in other tools' words")
+    yield Folded(
+        title="What each tool would print for the best point, and why it differs",
+        inside=Table(
+            columns=("tool", "figure", "value", "why"),
+            rows=tuple((row.tool, row.field, _ledger_value(row.value), row.why) for row in rows),
+            words=("tool", "figure", "value", "why"),
+        ),
+    )
+
+
+def _ledger_value(value: Value) -> str:
+    if isinstance(value, Mapping):
+        values = sorted(value.values())
+        return f"{values[0]:.2f} to {values[-1]:.2f} by request" if values else wording.MISSING
+    if isinstance(value, tuple):
+        return " ".join(wording.number(share) for share in value)
+    return wording.number(value, 3)
+
+
+def reproduction(provenance: Provenance) -> Iterable[Block]:
+    """The command, and the facts that have to be the same for it to give the same."""
+    yield Heading(text="How to reproduce")
+    yield Code(text=shlex.join(provenance.command))
+    facts = [
+        (topic, name, value)
+        for topic, values in (
+            ("software", provenance.software),
+            ("machine", provenance.machine),
+            ("device", provenance.device),
+            ("inputs", provenance.inputs),
+        )
+        for name, value in values.items()
+    ]
+    facts.insert(0, ("run", "started at", provenance.started_at))
+    yield Table(
+        columns=("topic", "fact", "value"), rows=tuple(facts), words=("topic", "fact", "value")
+    )

@@ -1,0 +1,79 @@
+import dataclasses
+
+from specbench.estimate import Caveat, Severity
+from specbench.grid import Grid
+from specbench.metrics.definitions import Definition, Value
+from specbench.metrics.summary import Summary
+from specbench.report.document import Code, Folded, Heading, Items, Table, Text
+from specbench.report.notes import caveats, ledger, not_run, reproduction
+from tests.unit.report.sample_runs import PROVENANCE
+
+NOTE = Caveat(code="clocks", severity=Severity.NOTE, text="clocks are not locked")
+BAD = Caveat(code="looping", severity=Severity.INVALID, text="30% repeat")
+
+
+def caveat_items(summary: Summary, found: list[tuple[Caveat, ...]]) -> tuple[tuple[str, str], ...]:
+    arms = tuple(
+        dataclasses.replace(arm, caveats=given)
+        for arm, given in zip(summary.arms, found, strict=True)
+    )
+    heading, items = caveats(dataclasses.replace(summary, arms=arms))
+    assert heading == Heading(text="Caveats")
+    assert isinstance(items, Items)
+    return items.items
+
+
+def test_caveats_are_grouped_by_code(summary: Summary) -> None:
+    found: list[tuple[Caveat, ...]] = [(NOTE,)] * len(summary.arms)
+    found[2] = (NOTE, BAD)
+    assert caveat_items(summary, found) == (
+        ("clocks", "note, every point: clocks are not locked."),
+        ("looping", "invalid, 2/1/3 at batch size 1: 30% repeat."),
+    )
+
+
+def test_many_places_are_cut_short(summary: Summary) -> None:
+    found: list[tuple[Caveat, ...]] = [(NOTE,)] * len(summary.arms)
+    found[0] = ()
+    ((_, text),) = caveat_items(summary, found)
+    assert text.endswith("and 13 more; on 1/1/2 at batch size 1: clocks are not locked.")
+
+
+def test_no_caveat_says_so(summary: Summary) -> None:
+    arms = tuple(dataclasses.replace(arm, caveats=()) for arm in summary.arms)
+    assert list(caveats(dataclasses.replace(summary, arms=arms)))[1] == Text(text="None.")
+
+
+def test_dropped_points_have_reasons(summary: Summary, grid: Grid) -> None:
+    _, items = not_run(summary, grid.dropped)
+    assert isinstance(items, Items)
+    assert [label for label, _ in items.items] == ["1/4/8", "1/4/16"]
+    assert [text for _, text in items.items] == [gone.reason for gone in grid.dropped]
+
+
+def test_points_that_the_run_did_not_reach(summary: Summary) -> None:
+    _, items = not_run(dataclasses.replace(summary, not_measured=("k7",)), ())
+    assert isinstance(items, Items)
+    assert items.items[0][0] == "k7"
+
+
+def test_whole_grid_leaves_the_section_out(summary: Summary) -> None:
+    assert list(not_run(summary, ())) == []
+
+
+def test_ledger_values_by_kind() -> None:
+    values: tuple[Value, ...] = (1.5, (0.5, None), {"A": 3.0, "B": 1.0}, None, {})
+    rows = [Definition(tool="t", field="f", value=value, why="w") for value in values]
+    _, folded = ledger(rows)
+    assert isinstance(folded, Folded)
+    shown = [row[2] for row in folded.inside.rows]
+    assert shown == ["1.500", "0.50 –", "1.00 to 3.00 by request", "–", "–"]
+    assert list(ledger([])) == []
+
+
+def test_reproduction_has_command_and_hashes() -> None:
+    _, command, table = reproduction(PROVENANCE)
+    assert command == Code(text="specbench sweep --num-steps 0..5 --topk 1,4")
+    assert isinstance(table, Table)
+    assert ("run", "started at", PROVENANCE.started_at) in table.rows
+    assert ("inputs", "draft_sha256", "2222bbbb") in table.rows
