@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from specbench.backends.base import BackendFacts
@@ -23,6 +23,7 @@ from specbench.report.bundle import files
 from specbench.store import RunDir
 
 VERDICTS = "lossless.json"
+CAVEATS = "caveats.json"
 
 
 def facts_json(facts: BackendFacts) -> dict[str, Any]:
@@ -84,7 +85,7 @@ def summary_input(run_dir: RunDir) -> SummaryInput:
             backend=facts["backend"],
             target=facts["target"],
             draft=facts["draft"],
-            caveats={"": caveats} if caveats else {},
+            caveats={**read_caveats(run_dir), **({"": caveats} if caveats else {})},
             end_ids=tuple(facts["end_ids"]),
             request_rate=run_dir.run_json["asked"]["load"]["request_rate"],
         )
@@ -94,6 +95,36 @@ def summary_input(run_dir: RunDir) -> SummaryInput:
         ) from error
     except ConfigError as error:
         raise OutputError(error.what, expected=error.expected, todo=error.todo) from error
+
+
+def add_caveats(run_dir: RunDir, point_id: str, found: Iterable[Caveat]) -> None:
+    """Keep what a block's run has to be held against a point; each code and text once."""
+    known = read_caveats(run_dir)
+    before = known.get(point_id, ())
+    after = tuple(dict.fromkeys((*before, *found)))
+    if after != before:
+        rows = {**known, point_id: after}
+        plain = {name: [dataclasses.asdict(one) for one in of] for name, of in rows.items()}
+        run_dir.write(CAVEATS, json.dumps(plain, indent=1))
+
+
+def read_caveats(run_dir: RunDir) -> dict[str, tuple[Caveat, ...]]:
+    """What ``add_caveats`` kept, by point.
+
+    Raises:
+        OutputError: the file is damaged.
+    """
+    path = run_dir.path / CAVEATS
+    if not path.is_file():
+        return {}
+    try:
+        rows = json.loads(path.read_text(encoding="utf-8"))
+        return {
+            name: tuple(load_strict(Caveat, one, source=CAVEATS) for one in found)
+            for name, found in rows.items()
+        }
+    except (ValueError, TypeError, AttributeError, ConfigError) as error:
+        raise OutputError(f"{path} is damaged: {error}.", todo="Run the sweep again.") from error
 
 
 def _dump(verdicts: Mapping[ArmKey, Lossless]) -> str:

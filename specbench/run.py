@@ -10,14 +10,18 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
-from specbench.backends.base import Backend
+from specbench.backends.base import Backend, TakesOnTrust
 from specbench.backends.openai import OpenAIBackend
 from specbench.backends.sglang import SGLangBackend
 from specbench.config import EngineConfig, LoadConfig, SpecConfig
 from specbench.errors import ConfigError
+from specbench.estimate import Caveat, Severity
 from specbench.load.generator import run_load
+from specbench.load.lag import ClientLag
 from specbench.request import Request
 from specbench.trace import ArmRun
+
+MOST_LAG_NS = 10_000_000
 
 
 def inprocess_backend(
@@ -69,8 +73,8 @@ async def run_block(
     requests: Sequence[Request],
     load: LoadConfig,
     warmup: int,
-) -> ArmRun:
-    """Send one block of requests at one point and return what happened.
+) -> tuple[ArmRun, tuple[Caveat, ...]]:
+    """Send one block of requests at one point; returns what happened, and what to hold against it.
 
     In a closed loop ``batch_size`` requests are in flight; in an open loop it is the most that
     the backend runs together. ``warmup`` requests are sent first and left out of the result.
@@ -78,7 +82,7 @@ async def run_block(
     await backend.configure(spec, batch_size)
     settings = dataclasses.replace(load, concurrency=batch_size, warmup_requests=warmup)
     result = await run_load(backend, requests, settings)
-    return ArmRun(
+    arm = ArmRun(
         point_id=spec.point_id,
         workload=workload,
         batch_size=batch_size,
@@ -87,4 +91,26 @@ async def run_block(
         started_ns=result.started_ns,
         wall_ns=result.wall_ns,
         requests=tuple(trace for trace in result.traces if not trace.warmup),
+    )
+    if not isinstance(backend, TakesOnTrust):
+        # In this process the engine's own steps hold up the event loop: its lag means nothing.
+        return arm, ()
+    trusted = [
+        Caveat(code="server_settings", severity=Severity.WARNING, text=note)
+        for note in backend.notes
+    ]
+    return arm, (*trusted, *_client_lag(result.client_lag))
+
+
+def _client_lag(lag: ClientLag) -> tuple[Caveat, ...]:
+    """client_saturated, when one delivery in a hundred may be stamped over 10 ms too late."""
+    if lag.p99_ns is None or lag.p99_ns <= MOST_LAG_NS:
+        return ()
+    return (
+        Caveat(
+            code="client_saturated",
+            severity=Severity.WARNING,
+            text="the client's event loop was over 10 ms late at the 99th percentile: latencies "
+            "are the client's too",
+        ),
     )

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from specbench.backends.base import Backend
+from specbench.conclude import add_caveats
 from specbench.config import EngineConfig, LoadConfig, load_strict
 from specbench.errors import ConfigError
 from specbench.grid import Grid, Point, expand
@@ -182,7 +183,7 @@ async def run_sweep(
     warm: set[tuple[str, int]] = set()
     for job in todo:
         cold = (job.point.point_id, job.batch_size) not in warm
-        arm = await run_block(
+        arm, caveats = await run_block(
             backend,
             spec=job.point.spec,
             workload=job.workload.name,
@@ -194,6 +195,7 @@ async def run_sweep(
             warmup=spec.load.warmup_requests if cold else 0,
         )
         warm.add((job.point.point_id, job.batch_size))
+        add_caveats(run_dir, job.point.point_id, caveats)
         run_dir.save_block(arm)
         observer.saved(job, arm)
 

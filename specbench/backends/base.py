@@ -77,6 +77,16 @@ class Backend(Protocol):
 
 
 @runtime_checkable
+class TakesOnTrust(Protocol):
+    """A backend of an outside server: what it could not check when a point was configured."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """One sentence each, after ``configure``."""
+        ...
+
+
+@runtime_checkable
 class GapProbe(Protocol):
     """A backend that can look at the target's logits, to judge a near-tie (semantics.md 18)."""
 

@@ -11,7 +11,14 @@ from typing import Any
 import pytest
 
 from specbench.backends.base import BackendFacts
-from specbench.conclude import VERDICTS, conclude, facts_json, summary_input
+from specbench.conclude import (
+    VERDICTS,
+    add_caveats,
+    conclude,
+    facts_json,
+    read_caveats,
+    summary_input,
+)
 from specbench.errors import OutputError
 from specbench.estimate import Caveat, Severity
 from specbench.prompts.prompt import Prompt
@@ -103,6 +110,19 @@ def test_facts_come_back_as_they_were_given(tmp_path: Path) -> None:
     assert given.end_ids == (2,)
     assert given.caveats == {"": FACTS.caveats}
     assert set(given.points) == {"base", "k3"}
+
+
+def test_caveats_of_a_run_are_kept_once_and_shown_with_their_point(tmp_path: Path) -> None:
+    lag = Caveat(code="client_saturated", severity=Severity.WARNING, text="Too slow.")
+    with _run(tmp_path / "run") as run_dir:
+        add_caveats(run_dir, "k3", [lag])
+        add_caveats(run_dir, "k3", [lag])
+        assert read_caveats(run_dir) == {"k3": (lag,)}
+        conclude(run_dir, gap=_gap)
+
+    rows = {r["point_id"]: r["validity"] for r in _table(tmp_path / "run")}
+    assert "client_saturated" in rows["k3"]
+    assert "client_saturated" not in rows["base"]
 
 
 def test_damaged_verdicts_are_named(tmp_path: Path) -> None:

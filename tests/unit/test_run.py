@@ -14,7 +14,7 @@ from specbench.trace import ArmRun, Finish
 from tests.fakes import FakeBackend
 
 
-def _requests(count: int) -> list[Request]:
+def requests_of(count: int) -> list[Request]:
     return [
         Request(
             request_id=f"r{i}",
@@ -27,7 +27,7 @@ def _requests(count: int) -> list[Request]:
 
 
 def block_of(backend: FakeBackend, *, warmup: int = 0, batch_size: int = 2) -> ArmRun:
-    return asyncio.run(
+    arm, caveats = asyncio.run(
         run_block(
             backend,
             spec=SpecConfig.chain(3),
@@ -35,11 +35,13 @@ def block_of(backend: FakeBackend, *, warmup: int = 0, batch_size: int = 2) -> A
             temperature=0.0,
             batch_size=batch_size,
             block=1,
-            requests=_requests(5),
+            requests=requests_of(5),
             load=LoadConfig(),
             warmup=warmup,
         )
     )
+    assert caveats == ()
+    return arm
 
 
 def test_a_block_holds_its_requests_without_the_warm_up() -> None:
@@ -66,6 +68,31 @@ def test_a_failed_request_is_kept_as_failed() -> None:
     assert [t.request.request_id for t in failed] == ["r2"]
     assert "No slot is free" in failed[0].error
     assert len(arm.requests) == 5
+
+
+class TrustingBackend(FakeBackend):
+    """A backend of a server that does not say what it runs."""
+
+    notes = ("The server does not say its num_steps.",)
+
+
+def test_what_a_server_does_not_say_becomes_a_caveat() -> None:
+    _, caveats = asyncio.run(
+        run_block(
+            TrustingBackend(),
+            spec=SpecConfig.chain(3),
+            workload="w",
+            temperature=0.0,
+            batch_size=1,
+            block=0,
+            requests=requests_of(2),
+            load=LoadConfig(),
+            warmup=0,
+        )
+    )
+    assert [(c.code, c.text) for c in caveats if c.code != "client_saturated"] == [
+        ("server_settings", "The server does not say its num_steps.")
+    ]
 
 
 def test_an_unknown_kind_of_server_is_refused() -> None:

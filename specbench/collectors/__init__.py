@@ -1,0 +1,1 @@
+"""What Prometheus sees: the catalogue of series, and what fills them."""
