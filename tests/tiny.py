@@ -70,11 +70,13 @@ def write_pair(
     noise: float = 0.15,
     skilled: bool = True,
     eos: int | None = None,
+    stored: torch.dtype = torch.float32,
 ) -> TinyPair:
     """Write target and draft in Hugging Face and SpecForge layout.
 
     ``skilled`` needs hidden = kv_heads · head_dim. ``eos`` None lets nothing stop a request but
-    max_tokens (the id named in config.json is then one that the head can't reach).
+    max_tokens (the id named in config.json is then one that the head can't reach). ``stored`` is
+    the dtype of the files.
     """
     shape = shape or TinyShape()
     generator = torch.Generator().manual_seed(seed)
@@ -85,6 +87,10 @@ def write_pair(
     head = target["model.embed_tokens.weight" if shape.tied else "lm_head.weight"]
     if not shape.tied:
         head[unreachable] = 0.0
+    target, draft = (
+        {n: t.to(stored) if t.is_floating_point() else t for n, t in tensors.items()}
+        for tensors in (target, draft)
+    )
     write_folder(pair.target, target_config(shape, unreachable if eos is None else eos), target)
     write_folder(pair.draft, draft_config(shape), draft)
     write_tokenizer(pair.target)

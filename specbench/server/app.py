@@ -22,13 +22,20 @@ from specbench.server.info_routes import (
     ready,
     server_info,
 )
+from specbench.server.live import LiveTap
+from specbench.server.live_events import HUB, LiveHub, live_events
+from specbench.server.logs import JsonLog
 from specbench.server.openai_routes import chat_completions, completions
+from specbench.server.page import page
+from specbench.server.refusals import log_refusals
 from specbench.server.replies import MAX_BODY_BYTES, errors_as_json
 from specbench.server.service import SERVICE, Service
 
 HAS_KEY = web.AppKey("has_key", bool)
-_OPEN_PATHS = frozenset({"/health", "/healthz", "/readyz"})
+_OPEN_PATHS = frozenset({"/", "/health", "/healthz", "/readyz"})
 _ROUTES = (
+    web.get("/", page),
+    web.get("/live/events", live_events),
     web.get("/health", health),
     web.get("/healthz", health),
     web.get("/readyz", ready),
@@ -52,6 +59,9 @@ def build_app(
     api_key: str | None = None,
     max_body_bytes: int = 2 * 1024 * 1024,
     max_in_flight: int = 1024,
+    live_clients: int = 16,
+    live_outputs: int = 8,
+    log: JsonLog | None = None,
 ) -> web.Application:
     """The application around one backend, not yet listening.
 
@@ -61,16 +71,25 @@ def build_app(
         spec: the point that is running; ``POST /specbench/configure`` switches it later.
         batch_size: how many requests run together.
         model: the name to serve under; None takes the target's.
-        api_key: when given, every route but the health checks wants it as a bearer token.
+        api_key: when given, every route but the health checks and the live page (which holds
+            no data, and asks for the key) wants it as a bearer token.
         max_body_bytes: larger bodies are answered with 413.
         max_in_flight: further requests are answered with 429.
+        live_clients: how many may watch the live page at once.
+        live_outputs: how many of the last outputs it shows; 0 shows none.
+        log: gets a line per request and per refusal; None logs nothing.
     """
-    middlewares: list[Middleware] = [errors_as_json]
+    middlewares: list[Middleware] = [] if log is None else [log_refusals(log)]
+    middlewares.append(errors_as_json)
     if api_key:
         middlewares.append(_key_check(api_key))
     app = web.Application(middlewares=middlewares, client_max_size=max_body_bytes)
     app[MAX_BODY_BYTES] = max_body_bytes
     app[HAS_KEY] = bool(api_key)
+    live = LiveTap(spec, batch_size, most_outputs=live_outputs)
+    app[HUB] = LiveHub(tap=live, most_clients=live_clients)
+    app.cleanup_ctx.append(app[HUB].run)
+    app.on_shutdown.append(app[HUB].close)
     app[SERVICE] = Service(
         backend,
         facts,
@@ -78,6 +97,8 @@ def build_app(
         spec=spec,
         batch_size=batch_size,
         max_in_flight=max_in_flight,
+        live=live,
+        log=log,
     )
     app.add_routes(_ROUTES)
     return app
@@ -116,6 +137,10 @@ class RunningServer:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{host}:{self.port}"
 
+    async def drain(self, limit_s: float) -> int:
+        """Refuse new requests with 503 and wait for those in flight; returns how many are left."""
+        return await self.runner.app[SERVICE].drain(limit_s)
+
     async def stop(self) -> None:
         """Take no new request, let those in flight end within the limit, cancel the rest."""
         self.runner.app[SERVICE].draining = True
@@ -140,7 +165,7 @@ async def serve(
         raise ConfigError(
             f"Serving on {host or 'every address'} lets other machines in without a key.",
             expected="Beyond 127.0.0.1 an API key is required.",
-            todo="Give --api-key, or serve on 127.0.0.1.",
+            todo="Set SPECBENCH_API_KEY or api_key_file, or serve on 127.0.0.1.",
         )
     if not 0 <= port <= 65535:
         raise ConfigError(f"port={port}.", expected="A TCP port, or 0 for a free one.")

@@ -53,6 +53,19 @@ def _dump(data: Any) -> str:
     return json.dumps(data, ensure_ascii=False, separators=(",", ":"))
 
 
+async def start_events(http: web.Request) -> web.StreamResponse:
+    """Send status and headers of an event stream that no proxy may hold back."""
+    response = web.StreamResponse(
+        headers={
+            "Content-Type": "text/event-stream; charset=utf-8",
+            "Cache-Control": "no-cache",
+            "X-Accel-Buffering": "no",
+        }
+    )
+    await response.prepare(http)
+    return response
+
+
 def json_reply(data: Mapping[str, Any], *, status: int = 200) -> web.Response:
     """``data`` as a JSON answer."""
     return web.Response(text=_dump(data), status=status, content_type="application/json")

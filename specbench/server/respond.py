@@ -13,7 +13,7 @@ from specbench.backends.base import Event
 from specbench.errors import SpecbenchError
 from specbench.request import Request
 from specbench.server.outcome import Outcome, collect
-from specbench.server.replies import DONE, body_of, event, json_reply
+from specbench.server.replies import DONE, body_of, event, json_reply, start_events
 from specbench.server.service import Service
 from specbench.trace import Chunk
 
@@ -71,7 +71,7 @@ async def _stream(
             outcome.add(item)
             if isinstance(item, Chunk):
                 if response is None:
-                    response = await _start(http)
+                    response = await start_events(http)
                 await response.write(event(shape.piece(item, outcome)))
         last = [event(data) for data in shape.ending(outcome)]
     except SpecbenchError as error:
@@ -79,20 +79,7 @@ async def _stream(
             raise
         last = [event(body_of(error))]
     if response is None:  # a request that ended without a token
-        response = await _start(http)
+        response = await start_events(http)
     await response.write(b"".join(last) + DONE)
     await response.write_eof()
-    return response
-
-
-async def _start(http: web.Request) -> web.StreamResponse:
-    """Send status and headers of an event stream that no proxy may hold back."""
-    response = web.StreamResponse(
-        headers={
-            "Content-Type": "text/event-stream; charset=utf-8",
-            "Cache-Control": "no-cache",
-            "X-Accel-Buffering": "no",
-        }
-    )
-    await response.prepare(http)
     return response

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager, suppress
 
 from aiohttp import web
 
@@ -11,6 +13,8 @@ from specbench.backends.base import Backend, BackendFacts, Event
 from specbench.config import SpecConfig
 from specbench.request import Request
 from specbench.server.fields import RefusedError
+from specbench.server.live import Flight, LiveTap
+from specbench.server.logs import JsonLog
 
 
 class Service:
@@ -24,6 +28,8 @@ class Service:
         spec: the point that the backend runs.
         batch_size: how many requests it runs together.
         max_in_flight: requests taken at once; more are refused with 429.
+        live: sees every event, for the live page; None makes one.
+        log: gets one line per request; None logs nothing.
     """
 
     def __init__(
@@ -35,6 +41,8 @@ class Service:
         spec: SpecConfig,
         batch_size: int,
         max_in_flight: int,
+        live: LiveTap | None = None,
+        log: JsonLog | None = None,
     ) -> None:
         self._backend = backend
         self.facts = facts
@@ -45,6 +53,10 @@ class Service:
         self.draining = False
         self._max_in_flight = max_in_flight
         self._switching = False
+        self.live = live or LiveTap(spec, batch_size)
+        self.log = log
+        self._idle = asyncio.Event()
+        self._idle.set()
 
     @property
     def ready(self) -> bool:
@@ -70,14 +82,38 @@ class Service:
                 code="too_many_requests",
             )
         self.in_flight += 1
+        self._idle.clear()
         try:
             yield
         finally:
             self.in_flight -= 1
+            if not self.in_flight:
+                self._idle.set()
 
-    def stream(self, request: Request) -> AsyncGenerator[Event, None]:
-        """The backend's events of ``request``."""
-        return self._backend.stream(request)
+    async def drain(self, limit_s: float) -> int:
+        """Take no new request and wait for those in flight; returns how many are left."""
+        self.draining = True
+        with suppress(TimeoutError):
+            async with asyncio.timeout(limit_s):
+                await self._idle.wait()
+        return self.in_flight
+
+    async def stream(self, request: Request) -> AsyncGenerator[Event, None]:
+        """The backend's events of ``request``, seen by the live view and logged at its end."""
+        flight = self.live.begin(request.request_id)
+        outcome = "error"  # unless the backend says why it ended
+        try:
+            async with aclosing(self._backend.stream(request)) as events:
+                async for event in events:
+                    self.live.see(flight, event)
+                    yield event
+        except (GeneratorExit, asyncio.CancelledError):
+            outcome = "cancelled"
+            raise
+        finally:
+            self.live.end(flight, flight.outcome or outcome)
+            if self.log is not None:
+                self.log.info("request", **_log_facts(flight))
 
     async def configure(self, spec: SpecConfig, batch_size: int) -> None:
         """Switch the backend to another point while nothing is in flight.
@@ -100,6 +136,23 @@ class Service:
             self._switching = False
         self.spec = spec
         self.batch_size = batch_size
+        self.live.switch(spec, batch_size)
+        if self.log is not None:
+            self.log.info("configured", point=spec.point_id, batch_size=batch_size)
+
+
+def _log_facts(flight: Flight) -> dict[str, object]:
+    """What the log says of a request: counts and times, never its text."""
+    first, start = flight.first_ns, flight.started_ns
+    return {
+        "id": flight.request_id,
+        "outcome": flight.outcome,
+        "tokens": flight.tokens,
+        "verify_steps": flight.verify_steps,
+        "accepted": flight.accepted,
+        "ttft_ms": None if first is None else round((first - start) / 1e6, 3),
+        "duration_ms": round((time.perf_counter_ns() - start) / 1e6, 3),
+    }
 
 
 SERVICE = web.AppKey("service", Service)

@@ -6,13 +6,16 @@ import contextlib
 import csv
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from safetensors.torch import load_file, save_file
 
 from specbench import cli
 from specbench.store import RunDir
@@ -154,18 +157,58 @@ def test_bad_input_is_one_clear_error_and_leaves_nothing(
     assert not out.exists()
 
 
+def _truncate(folder: Path) -> None:
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+
+
+def _pickle(folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+
+
+def _unknown_key(folder: Path) -> None:
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    (folder / "config.json").write_text(json.dumps({**config, "rope_thetta": 5}), encoding="utf-8")
+
+
+def _wrong_shape(folder: Path) -> None:
+    tensors = load_file(folder / "model.safetensors")
+    tensors["model.norm.weight"] = tensors["model.norm.weight"][:-1].clone()
+    save_file(tensors, folder / "model.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("breaks", "says"),
+    [
+        (_truncate, "model.safetensors"),
+        (_pickle, "safetensors only"),
+        (_unknown_key, "rope_thetta"),
+        (_wrong_shape, "model.norm.weight"),
+    ],
+)
 def test_a_broken_checkpoint_leaves_nothing(
-    pair: tiny.TinyPair, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    breaks: Callable[[Path], None],
+    says: str,
+    pair: tiny.TinyPair,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     broken = tmp_path / "target"
-    broken.mkdir()
-    for path in pair.target.iterdir():
-        (broken / path.name).write_bytes(path.read_bytes())
-    weights = broken / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:-100])
+    shutil.copytree(pair.target, broken)
+    breaks(broken)
     words = ["sweep", "--target", str(broken), "--draft", str(pair.draft)]
     assert cli.main([*words, "--out", str(tmp_path / "run")]) == 2
-    assert "model.safetensors" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert says in error
+    assert "Traceback" not in error
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_empty_workload(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "empty.jsonl").write_text("", encoding="utf-8")
+    words = ["sweep", "--workload", str(tmp_path / "empty.jsonl")]
+    assert cli.main([*words, "--out", str(tmp_path / "run")]) == 2
+    assert "empty.jsonl" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
 
 

@@ -19,6 +19,7 @@ from specbench.engine.models.layers import (
     Projection,
     Scratch,
     ScratchCache,
+    can_pack,
     feed_forward,
     fold,
 )
@@ -38,11 +39,12 @@ class Eagle3Draft:
         shape, eps = spec.shape, spec.shape.eps
         qkv = fused_qkv(tensors, "midlayer", shape.head_dim)
         by_token, by_hidden = qkv[:, : shape.hidden], qkv[:, shape.hidden :]
-        folded = self.dtype in WIDE and not spec.norm_before_residual
+        packed = can_pack(tensors)
+        folded = self.dtype in WIDE and not spec.norm_before_residual and not packed
         self.block = build_block(
-            tensors, "midlayer", shape, by_hidden, tensors["midlayer.hidden_norm.weight"]
+            tensors, "midlayer", shape, by_hidden, tensors["midlayer.hidden_norm.weight"], packed
         )
-        if self.dtype in WIDE and not folded:  # the residual needs the normed value itself
+        if self.dtype in WIDE and not folded and not packed:  # the residual needs the normed value itself
             hidden_norm = tensors["midlayer.hidden_norm.weight"]
             self.block.input_norm = Norm(hidden_norm, eps, folded=False)
             self.block.qkv = Projection(by_hidden)
@@ -51,7 +53,7 @@ class Eagle3Draft:
         self._by_token = Projection(by_token)
         size = embedding.shape[0] * qkv.shape[0] * embedding.element_size()
         self._table = self._by_token(token_norm(embedding)) if size <= MAX_TABLE_BYTES else None
-        self.fc = Projection(tensors["fc.weight"])
+        self.fc = Projection(tensors["fc.weight"], packed=packed)
         self._input_norm = (
             Norm(tensors["input_norm.weight"], eps, folded=False) if spec.norm_before_fc else None
         )
@@ -61,9 +63,9 @@ class Eagle3Draft:
         )
         norm = tensors["norm.weight"]
         head = tensors.get("lm_head.weight", embedding)
-        keep_norm = self.dtype not in WIDE or spec.norm_output
+        keep_norm = self.dtype not in WIDE or spec.norm_output or packed
         self._norm = Norm(norm, eps, folded=not keep_norm)
-        self.head = Projection(head if keep_norm else fold(norm, head))
+        self.head = Projection(head if keep_norm else fold(norm, head), packed=packed)
         offsets = tensors.get("d2t")
         ids = torch.arange(spec.draft_vocab, device=self.device)
         self.target_ids = ids if offsets is None else ids + offsets.to(ids)
@@ -102,7 +104,7 @@ class Eagle3Draft:
         """
         scratch = self.scratch(batch, tokens.shape[0] // batch)
         normed = self.block.input_norm(hidden)
-        torch.addmm(self._token_part(tokens), normed, self.block.qkv.matrix, out=scratch.qkv)
+        torch.add(self._token_part(tokens), self.block.qkv(normed), out=scratch.qkv)
         store(scratch, span, 0)
         return normed if self.spec.norm_before_residual else hidden
 
@@ -112,7 +114,7 @@ class Eagle3Draft:
         Returns:
             Recurrent state [R, H] for the next draft step and logits [R, Vd].
         """
-        out = torch.addmm(residual, attend(scratch, span, 0), self.block.out.matrix)
+        out = residual + self.block.out(attend(scratch, span, 0))
         feed_forward(self.block, out, scratch)
         normed = self._norm(out)
         return (normed if self.spec.norm_output else out), self.head(normed)

@@ -20,38 +20,55 @@ from torch import Tensor
 from specbench.modelspec import LayerShape, RopeSpec
 
 WIDE = (torch.float32, torch.float64)
+import os
+PACKED_FROM = int(os.environ.get("PF","1"))
+_PACKED = torch.ops.quantized.linear_dynamic_fp16.default
+
+
+def can_pack(tensors) -> bool:
+    if os.environ.get("NOPACK"): return False
+    return all(bool(torch.equal(t.half().float(), t)) for t in tensors.values() if t.dim()==2 and t.dtype==torch.float32 and t.device.type=="cpu") and any(t.dtype==torch.float32 for t in tensors.values())
 
 
 class Projection:
-    """``x Wᵀ`` for few rows; W is kept in whichever orientation is read fastest.
+    """``x Wᵀ`` for few rows; W is kept in whichever form is read fastest.
 
     On a CPU a matrix that grows its input is read faster transposed ([in, out], contiguous), one
-    that shrinks it as stored: measured for 1 to 16 rows with benchmarks/engine.py.
+    that shrinks it as stored. ``packed`` keeps weights that are float16 in the file as float16,
+    in FBGEMM's panels: half the bytes, sums in float32, and no packing per call, which costs a
+    plain product of 4 to 8 rows more than the product itself. Measured with benchmarks/engine.py.
     """
 
-    __slots__ = ("matrix",)
+    __slots__ = ("bytes", "matrix", "panels")
 
-    def __init__(self, weight: Tensor) -> None:
+    def __init__(self, weight: Tensor, *, packed: bool = False) -> None:
         out_width, in_width = weight.shape
+        self.panels = None
+        self.bytes = weight.numel() * (2 if packed else weight.element_size())
+        if packed:
+            self.panels = torch.ops.quantized.linear_prepack_fp16(weight.contiguous(), None)
         grows = out_width >= in_width and weight.device.type == "cpu"
         self.matrix = weight.t().contiguous() if grows else weight.contiguous().t()
 
     def into(self, x: Tensor, out: Tensor) -> None:
         """Write the product [rows, out] to ``out``."""
-        torch.mm(x, self.matrix, out=out)
+        if self.panels is not None and x.shape[0] >= PACKED_FROM:
+            out.copy_(_PACKED(x, self.panels))
+        else:
+            torch.mm(x, self.matrix, out=out)
 
     def add_to(self, total: Tensor, x: Tensor) -> None:
-        """Add the product to ``total`` in place: projection and residual in one call."""
-        total.addmm_(x, self.matrix)
+        """Add the product to ``total`` in place."""
+        if self.panels is not None and x.shape[0] >= PACKED_FROM:
+            total.add_(_PACKED(x, self.panels))
+        else:
+            total.addmm_(x, self.matrix)
 
     def __call__(self, x: Tensor) -> Tensor:
         """The product as a new tensor."""
+        if self.panels is not None and x.shape[0] >= PACKED_FROM:
+            return _PACKED(x, self.panels)
         return torch.mm(x, self.matrix)
-
-    @property
-    def bytes(self) -> int:
-        """Bytes that one product reads."""
-        return self.matrix.numel() * self.matrix.element_size()
 
 
 class Norm:

@@ -16,6 +16,7 @@ from specbench.engine.models.layers import (
     Projection,
     Scratch,
     ScratchCache,
+    can_pack,
     feed_forward,
     fold,
     pair_rows,
@@ -30,19 +31,19 @@ def fused_qkv(tensors: Mapping[str, Tensor], prefix: str, head_dim: int) -> Tens
 
 
 def build_block(
-    tensors: Mapping[str, Tensor], prefix: str, shape: LayerShape, qkv: Tensor, qkv_norm: Tensor
+    tensors: Mapping[str, Tensor], prefix: str, shape: LayerShape, qkv: Tensor, qkv_norm: Tensor, packed: bool
 ) -> Block:
     """One layer from named tensors; ``qkv`` is given, since a draft cuts it differently."""
     post = tensors[f"{prefix}.post_attention_layernorm.weight"]
     gate_up = torch.cat([tensors[f"{prefix}.mlp.{name}_proj.weight"] for name in ("gate", "up")])
-    folded = qkv.dtype in WIDE
+    folded = qkv.dtype in WIDE and not packed
     return Block(
         input_norm=Norm(qkv_norm, shape.eps, folded=folded),
-        qkv=Projection(fold(qkv_norm, qkv)),
-        out=Projection(tensors[f"{prefix}.self_attn.o_proj.weight"]),
+        qkv=Projection(fold(qkv_norm, qkv) if folded else qkv, packed=packed),
+        out=Projection(tensors[f"{prefix}.self_attn.o_proj.weight"], packed=packed),
         post_norm=Norm(post, shape.eps, folded=folded),
-        gate_up=Projection(fold(post, gate_up)),
-        down=Projection(tensors[f"{prefix}.mlp.down_proj.weight"]),
+        gate_up=Projection(fold(post, gate_up) if folded else gate_up, packed=packed),
+        down=Projection(tensors[f"{prefix}.mlp.down_proj.weight"], packed=packed),
     )
 
 
@@ -56,6 +57,7 @@ class LlamaTarget:
         shape = spec.shape
         self.embedding = tensors["model.embed_tokens.weight"]
         self.dtype, self.device = self.embedding.dtype, self.embedding.device
+        self.packed = packed = can_pack(tensors)
         self.blocks = tuple(
             build_block(
                 tensors,
@@ -63,13 +65,15 @@ class LlamaTarget:
                 shape,
                 fused_qkv(tensors, f"model.layers.{i}", shape.head_dim),
                 tensors[f"model.layers.{i}.input_layernorm.weight"],
+                packed,
             )
             for i in range(spec.n_layers)
         )
         norm = tensors["model.norm.weight"]
         head = self.embedding if spec.tied else tensors["lm_head.weight"]
-        self._norm = Norm(norm, shape.eps, folded=self.dtype in WIDE)
-        self.head = Projection(fold(norm, head))
+        folded = self.dtype in WIDE and not packed
+        self._norm = Norm(norm, shape.eps, folded=folded)
+        self.head = Projection(fold(norm, head) if folded else head, packed=packed)
         self._scratch = ScratchCache(shape, self.dtype, self.device)
 
     @property

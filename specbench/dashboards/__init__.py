@@ -1,0 +1,1 @@
+"""Grafana boards built from the catalogue of series: build, check, push, annotate."""
