@@ -11,7 +11,7 @@ from typing import Any
 
 from rich.console import Console
 
-from specbench import __version__
+from specbench import __version__, dashboards_cli
 from specbench.config import Arrival
 from specbench.errors import SpecbenchError
 
@@ -48,6 +48,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_sweep(subparsers)
     _add_serve(subparsers)
     _add_report(subparsers)
+    dashboards_cli.add_parser(subparsers)
     return parser
 
 
@@ -119,6 +120,32 @@ def _add_load(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--warmup", type=int, metavar="N", help="warm-up requests per arm")
 
 
+def _add_metrics(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("Prometheus (docs/metrics.md lists the series)")
+    group.add_argument(
+        "--metrics-port",
+        metavar="[HOST:]PORT",
+        help="serve /metrics there while the sweep runs (host 127.0.0.1; port 0: a free one)",
+    )
+    group.add_argument(
+        "--metrics-linger",
+        type=float,
+        metavar="S",
+        help="wait at most S seconds at the end for a scrape of the final values (default: twice "
+        "the scrape interval that was seen, or 5)",
+    )
+    group.add_argument(
+        "--metrics-push",
+        metavar="URL",
+        help="at the end push the metrics to a Pushgateway, or by remote write to .../api/v1/write",
+    )
+    group.add_argument(
+        "--grafana",
+        metavar="URL",
+        help="mark the run and its points there as annotations (token in GRAFANA_TOKEN)",
+    )
+
+
 def _add_sweep(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "sweep",
@@ -144,10 +171,23 @@ def _add_sweep(subparsers: Any) -> None:
         "--backend", choices=("auto", "openai", "sglang"), help="how to talk to it (default auto)"
     )
     _add_load(parser)
+    _add_metrics(parser)
     group = parser.add_argument_group("output")
     group.add_argument("--out", metavar="DIR", help="run directory (default runs/sweep-TIME)")
     group.add_argument(
+        "--live",
+        action="store_true",
+        default=None,
+        help="draw accept length, survival, step time and last outputs while it runs",
+    )
+    group.add_argument(
         "--resume", action="store_true", help="go on with the sweep that --out DIR holds"
+    )
+    group.add_argument(
+        "--gpu-interval",
+        type=float,
+        metavar="S",
+        help="seconds between samples of the GPUs that are used (default 0.2; 0: none)",
     )
     parser.set_defaults(run=_sweep)
 
@@ -159,15 +199,21 @@ def _add_serve(subparsers: Any) -> None:
         description="Serve the in-process engine; binds to 127.0.0.1 unless told otherwise.",
         allow_abbrev=False,
     )
+    parser.add_argument("--config", metavar="FILE", help="TOML file; flags win over it")
     _add_models(parser)
-    parser.add_argument("--num-steps", "--speculative-num-steps", type=int, default=3, metavar="N")
+    parser.add_argument(
+        "--num-steps", "--speculative-num-steps", type=int, metavar="N", help="default 3"
+    )
     parser.add_argument("--topk", "--speculative-eagle-topk", type=int, metavar="N")
     parser.add_argument(
         "--num-draft-tokens", "--speculative-num-draft-tokens", type=int, metavar="N"
     )
-    parser.add_argument("--batch-size", type=int, default=4, metavar="N", help="default 4")
-    parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=8000, help="0 takes a free port")
+    parser.add_argument("--batch-size", type=int, metavar="N", help="default 4")
+    parser.add_argument("--host", help="default 127.0.0.1; beyond loopback a key is required")
+    parser.add_argument("--port", type=int, help="default 8000; 0 takes a free port")
+    parser.add_argument(
+        "--log-level", choices=("debug", "info", "warning", "error"), help="default info"
+    )
     parser.add_argument(
         "--as-engine", choices=("sglang", "vllm"), help="resolve conflicts as this engine would"
     )

@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import datetime as dt
 import os
-import signal
+import sys
 from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,20 +15,29 @@ from typing import Any, TypeVar
 from rich.console import Console
 
 from specbench import demo, flags
-from specbench.backends.base import Backend, GapProbe
+from specbench.backends.base import Backend, BackendFacts, GapProbe
+from specbench.collectors.live import Recorder
+from specbench.collectors.points import name_points
+from specbench.collectors.publish import publishing
 from specbench.conclude import conclude, facts_json
 from specbench.config import EngineConfig
+from specbench.dashboards.annotate import annotating, poster
 from specbench.errors import ConfigError, OutputError, SpecbenchError
 from specbench.explain import explain
+from specbench.gpu_watch import GpuWatch, Place, watch_gpus
 from specbench.grid import Grid
+from specbench.live_view import LiveView
 from specbench.progress import ProgressBar
 from specbench.provenance import collect
 from specbench.report import terminal
-from specbench.run import inprocess_backend, remote_backend
-from specbench.server.app import build_app
-from specbench.server.app import serve as start_server
+from specbench.run import inprocess_backend, new_recorder, remote_backend
+from specbench.serve_config import load_serve_config, read_api_key
+from specbench.server.app import RunningServer
+from specbench.server.lifetime import run_service
+from specbench.server.logs import JsonLog, take_library_records
 from specbench.store import RunDir, check_folder
 from specbench.sweep import SweepSpec, describe, plan_jobs, run_sweep
+from specbench.trace import Provenance
 from specbench.workload import Workload, load_workload
 
 T = TypeVar("T")
@@ -50,16 +59,25 @@ def api_key() -> str | None:
     return os.environ.get(API_KEY_VARIABLE) or None
 
 
+def _stamp() -> str:
+    """The local time, for names."""
+    return f"{dt.datetime.now(dt.UTC).astimezone():%Y%m%d-%H%M%S}"
+
+
 def sweep(args: argparse.Namespace, console: Console) -> int:
     """``specbench sweep``: measure, save, report. Ctrl-C keeps what was measured."""
     if args.explain:
         console.print(explain(flags.point(args.explain, "--explain")), markup=False)
         return 0
-    out = Path(args.out or f"runs/sweep-{dt.datetime.now(dt.UTC).astimezone():%Y%m%d-%H%M%S}")
+    out = Path(args.out or f"runs/sweep-{_stamp()}")
     spec = _resumed_spec(args, out) if args.resume else flags.sweep_spec(args)
     grid = spec.grid()
     workloads = [load_workload(name) for name in spec.workloads]
     jobs = plan_jobs(spec, grid.points, workloads)
+    if flags.publish_config(args, api_key()).wanted:
+        name_points(job.cell for job in jobs)  # refused before anything runs
+    if args.grafana is not None:
+        poster(args.grafana)  # likewise
     check_folder(out, resume=args.resume)
     console.print(
         f"{len(grid.points)} points, {len(grid.dropped)} combinations dropped, {len(jobs)} blocks; "
@@ -90,33 +108,67 @@ async def _measure(
     console: Console,
 ) -> None:
     """Load the models once, run every block, and conclude while the models are at hand."""
-    backend = _backend(spec)
-    try:
+
+    def tell(text: str) -> None:
+        console.print(f"note: {text}", markup=False)
+
+    gpu_interval_s = flags.gpu_interval_s(args)
+    publish = flags.publish_config(args, api_key())
+    async with contextlib.AsyncExitStack() as stack:
+        backend = _backend(spec)
+        stack.push_async_callback(backend.close)
         facts = await backend.open()
-        inputs = {key: value for w in workloads for key, value in w.facts().items()}
+        place = Place(server=spec.server, device=spec.engine.device)
+        gpus = stack.enter_context(watch_gpus(place, facts, interval_s=gpu_interval_s, tell=tell))
         run_json = describe(spec, grid) | {
             "facts": facts_json(facts),
-            "provenance": collect(
-                args.command_line, device=facts.device, inputs={**facts.inputs, **inputs}
-            ),
+            "provenance": _provenance(args, facts, gpus, workloads),
         }
         make = RunDir.resume if args.resume else RunDir.create
-        with make(out, run_json) as run_dir:
-            with ProgressBar(console) as bar:
+        run_dir = stack.enter_context(make(out, run_json))
+        with (
+            _watcher(args, console) as bar,
+            annotating(args.grafana, bar, run_id=out.name, say=tell) as observer,
+        ):
+            async with publishing(
+                publish, lambda: new_recorder(out.name, facts, backend), tell
+            ) as published:
+                published.add(gpus.series)
                 await run_sweep(
                     spec,
                     backend=backend,
                     points=grid.points,
                     workloads=workloads,
                     run_dir=run_dir,
-                    observer=bar,
+                    observer=observer,
+                    recorder=published.recorder,
+                    gpus=gpus,
                 )
-            for note in run_dir.notes:
-                console.print(f"note: {note}", markup=False)
-            conclude(run_dir, gap=backend.top2_gap if isinstance(backend, GapProbe) else None)
-            run_dir.finish()
-    finally:
-        await backend.close()
+                await published.finish(out.name)
+        for note in run_dir.notes:
+            tell(note)
+        conclude(run_dir, gap=backend.top2_gap if isinstance(backend, GapProbe) else None)
+        run_dir.finish()
+
+
+def _watcher(args: argparse.Namespace, console: Console) -> ProgressBar | LiveView:
+    """The live view where it is asked for and can be drawn, else the bar."""
+    if args.live and console.is_terminal:
+        return LiveView(console)
+    if args.live:
+        console.print("note: --live draws on a terminal only, which the output is not.")
+    return ProgressBar(console)
+
+
+def _provenance(
+    args: argparse.Namespace, facts: BackendFacts, gpus: GpuWatch, workloads: Sequence[Workload]
+) -> Provenance:
+    inputs = {key: value for w in workloads for key, value in w.facts().items()}
+    return collect(
+        args.command_line,
+        device={**facts.device, **gpus.facts},
+        inputs={**facts.inputs, **inputs},
+    )
 
 
 def _backend(spec: SweepSpec) -> Backend:
@@ -190,28 +242,22 @@ def report(args: argparse.Namespace, console: Console) -> int:
 
 
 def serve(args: argparse.Namespace, console: Console) -> int:
-    """``specbench serve``: the engine over HTTP until SIGINT or SIGTERM."""
-    run_async(_serve(args, console))
-    return 0
-
-
-async def _serve(args: argparse.Namespace, console: Console) -> None:
-    spec = flags.single_point(args)
-    engine = flags.engine_config(args, max_batch_size=args.batch_size)
+    """``specbench serve``: the engine over HTTP until SIGINT or SIGTERM; logs to stderr."""
+    path = None if args.config is None else Path(args.config)
+    config = load_serve_config(path, flags.serve_settings(args))
+    key = read_api_key(config, api_key())
+    log = JsonLog(sys.stderr, config.log_level)
+    take_library_records(log)
+    models = config.models
     backend = _inprocess(
-        args.target, args.draft, engine, flags.capture_ids(args), args.capture_default
+        models.target, models.draft, config.engine, models.capture_ids, models.capture_default
     )
-    try:
-        facts = await backend.open()
-        await backend.configure(spec, args.batch_size)
-        app = build_app(backend, facts, spec=spec, batch_size=args.batch_size, api_key=api_key())
-        server = await start_server(app, args.host, args.port)
-        stop = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, stop.set)
-        console.print(f"{facts.target} with {spec.point_id} on {server.url}", markup=False)
-        await stop.wait()
-        await server.stop()
-    finally:
-        await backend.close()
+
+    def started(server: RunningServer) -> None:
+        console.print(f"{config.point.spec.point_id} on {server.url}", markup=False)
+
+    def recorder(facts: BackendFacts) -> Recorder:
+        return new_recorder(f"serve-{_stamp()}", facts, backend)
+
+    service = run_service(backend, config, api_key=key, log=log, started=started, recorder=recorder)
+    return run_async(service)

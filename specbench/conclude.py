@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from specbench import gpu_samples
 from specbench.backends.base import BackendFacts
 from specbench.config import SpecConfig, load_strict
 from specbench.errors import ConfigError, OutputError
 from specbench.estimate import Caveat
 from specbench.grid import Dropped
-from specbench.metrics.arms import ArmKey
+from specbench.grown_file import whole_lines
+from specbench.metrics.arms import ArmKey, key_of
+from specbench.metrics.gpu_track import Samples
 from specbench.metrics.lossless import Gap, Lossless
 from specbench.metrics.summary import Summary, SummaryInput, judge_all, summarise
 from specbench.report.bundle import files
 from specbench.store import RunDir
+from specbench.trace import ArmRun
 
 VERDICTS = "lossless.json"
 CAVEATS = "caveats.json"
@@ -79,13 +83,16 @@ def summary_input(run_dir: RunDir) -> SummaryInput:
         caveats = tuple(
             load_strict(Caveat, one, source="run.json: facts.caveats") for one in facts["caveats"]
         )
+        runs = tuple(run_dir.load_runs())
+        kept = read_caveats(run_dir)
         return SummaryInput(
-            runs=tuple(run_dir.load_runs()),
+            runs=runs,
             points=points,
             backend=facts["backend"],
             target=facts["target"],
             draft=facts["draft"],
-            caveats={**read_caveats(run_dir), **({"": caveats} if caveats else {})},
+            caveats={**kept, "": (*caveats, *kept.get("", ()))},
+            gpus=gpu_samples_of(run_dir, runs),
             end_ids=tuple(facts["end_ids"]),
             request_rate=run_dir.run_json["asked"]["load"]["request_rate"],
         )
@@ -95,6 +102,18 @@ def summary_input(run_dir: RunDir) -> SummaryInput:
         ) from error
     except ConfigError as error:
         raise OutputError(error.what, expected=error.expected, todo=error.todo) from error
+
+
+def gpu_samples_of(run_dir: RunDir, runs: Sequence[ArmRun]) -> Samples:
+    """What gpu.csv holds, by arm and block; empty when no GPU was sampled.
+
+    Raises:
+        OutputError: the file is damaged.
+    """
+    path = run_dir.path / gpu_samples.FILE
+    text = whole_lines(path)
+    blocks = gpu_samples.parse(text, str(path)) if text else {}
+    return {(key_of(run), run.block): blocks[seq] for seq, run in enumerate(runs) if seq in blocks}
 
 
 def add_caveats(run_dir: RunDir, point_id: str, found: Iterable[Caveat]) -> None:

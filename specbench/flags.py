@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Mapping
 from typing import Any
 
-from specbench.config import Arrival, EngineConfig, LoadConfig, SpecConfig, resolve
+from specbench.collectors.gpu import DEFAULT_INTERVAL_S, LEAST_INTERVAL_S
+from specbench.collectors.publish import PublishConfig
+from specbench.config import Arrival, EngineConfig, LoadConfig, SpecConfig
 from specbench.errors import ConfigError
 from specbench.grid import parse_values
 from specbench.sweep import SweepSpec
@@ -98,6 +101,31 @@ def engine_config(args: argparse.Namespace, *, max_batch_size: int) -> EngineCon
     return EngineConfig(max_batch_size=max_batch_size, **given)
 
 
+def gpu_interval_s(args: argparse.Namespace) -> float:
+    """``--gpu-interval`` in seconds; 0 samples nothing.
+
+    Raises:
+        ConfigError: below 20 ms, where reading would disturb what is measured.
+    """
+    interval_s: float = DEFAULT_INTERVAL_S if args.gpu_interval is None else args.gpu_interval
+    if interval_s != 0 and not LEAST_INTERVAL_S <= interval_s < math.inf:
+        raise ConfigError(
+            f"--gpu-interval {interval_s:g} is out of range.",
+            expected=f"At least {LEAST_INTERVAL_S:g} s, or 0 to leave GPUs alone.",
+        )
+    return interval_s
+
+
+def publish_config(args: argparse.Namespace, api_key: str | None) -> PublishConfig:
+    """The ``--metrics-*`` flags; raises ConfigError when one is malformed."""
+    return PublishConfig(
+        listen=args.metrics_port,
+        push=args.metrics_push,
+        linger_s=args.metrics_linger,
+        api_key=api_key,
+    )
+
+
 def _values(text: str | None, flag: str, least: int) -> tuple[int, ...] | None:
     return None if text is None else parse_values(text, flag=flag, least=least)
 
@@ -129,23 +157,30 @@ def point(text: str, flag: str) -> SpecConfig:
     return SpecConfig(num_steps=num_steps, topk=topk, num_draft_tokens=num_draft_tokens)
 
 
-def single_point(args: argparse.Namespace) -> SpecConfig:
-    """The one point of ``specbench serve``; raises ConfigError when the flags conflict."""
-    spec, _ = resolve(
-        num_steps=args.num_steps,
-        topk=args.topk,
-        num_draft_tokens=args.num_draft_tokens,
-        as_engine=args.as_engine,
-    )
-    return spec
+def serve_settings(args: argparse.Namespace) -> dict[str, Any]:
+    """The flags of ``specbench serve`` that were given, by the keys of its config file.
 
-
-def capture_ids(args: argparse.Namespace) -> tuple[int, ...] | None:
-    """``--capture-ids`` as physical indices."""
-    return _values(args.capture_ids, "--capture-ids", 0)
+    Raises:
+        ConfigError: ``--capture-ids`` is malformed.
+    """
+    tables = {
+        "": ("host", "port", "batch_size", "log_level"),
+        "models": ("target", "draft", "capture_default"),
+        "engine": ("dtype", "device", "threads", "max_len"),
+        "point": ("num_steps", "topk", "num_draft_tokens", "as_engine"),
+    }
+    given = {
+        table: {name: getattr(args, name) for name in names if getattr(args, name) is not None}
+        for table, names in tables.items()
+    }
+    if args.capture_ids is not None:
+        given["models"]["capture_ids"] = _values(args.capture_ids, "--capture-ids", 0)
+    top = given.pop("")
+    return top | {table: values for table, values in given.items() if values}
 
 
 def any_sweep_flag(args: argparse.Namespace) -> bool:
     """True when a flag other than those of output was given to ``specbench sweep``."""
-    aside = {"command", "command_line", "run", "out", "resume", "explain"}
+    aside = {"command", "command_line", "run", "out", "resume", "explain", "gpu_interval", "live"}
+    aside |= {"metrics_port", "metrics_linger", "metrics_push", "grafana"}
     return any(value is not None for key, value in vars(args).items() if key not in aside)

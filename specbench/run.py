@@ -7,21 +7,37 @@ engine is asked for.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Protocol
 
-from specbench.backends.base import Backend, TakesOnTrust
+from specbench import __version__
+from specbench.backends.base import Backend, BackendFacts, Event, TakesOnTrust
 from specbench.backends.openai import OpenAIBackend
 from specbench.backends.sglang import SGLangBackend
+from specbench.collectors.live import EngineState, Recorder
 from specbench.config import EngineConfig, LoadConfig, SpecConfig
 from specbench.errors import ConfigError
 from specbench.estimate import Caveat, Severity
 from specbench.load.generator import run_load
 from specbench.load.lag import ClientLag
 from specbench.request import Request
-from specbench.trace import ArmRun
+from specbench.trace import ArmRun, RequestTrace
 
 MOST_LAG_NS = 10_000_000
+
+
+class Watch(Protocol):
+    """Sees a block while it runs."""
+
+    def event(self, request: Request, event: Event) -> None:
+        """An event of a measured request has arrived."""
+        ...
+
+    def trace(self, trace: RequestTrace) -> None:
+        """A request has ended, warm-up included (it is marked)."""
+        ...
 
 
 def inprocess_backend(
@@ -62,6 +78,40 @@ def remote_backend(server: str, kind: str, *, api_key: str | None) -> Backend:
     raise ConfigError(f"backend={kind!r} is unknown.", expected="auto, openai or sglang.")
 
 
+def new_recorder(run_id: str, facts: BackendFacts, backend: Backend) -> Recorder:
+    """Counters for Prometheus of what ``backend`` (opened) will run."""
+    about = {
+        "run_id": run_id,
+        "version": __version__,
+        "backend": facts.backend,
+        "target": facts.target,
+        "draft": facts.draft,
+    }
+    return Recorder(about, end_ids=facts.end_ids, state=engine_state(backend))
+
+
+def engine_state(backend: Backend) -> Callable[[], EngineState] | None:
+    """What to ask for the state of an engine in this process; None for an outside server."""
+    if "specbench.backends.inprocess" not in sys.modules:
+        return None
+    from specbench.backends.inprocess import InProcessBackend
+
+    if not isinstance(backend, InProcessBackend):
+        return None
+
+    def state() -> EngineState:
+        engine = backend.engine
+        pool = engine.memory.target
+        return EngineState(
+            running=len(engine.scheduler.running),
+            queued=len(engine.scheduler.waiting),
+            kv_used=engine.slots_in_use,
+            kv_slots=pool.lanes * pool.capacity,
+        )
+
+    return state
+
+
 async def run_block(
     backend: Backend,
     *,
@@ -73,15 +123,23 @@ async def run_block(
     requests: Sequence[Request],
     load: LoadConfig,
     warmup: int,
+    watches: Sequence[Watch] = (),
 ) -> tuple[ArmRun, tuple[Caveat, ...]]:
     """Send one block of requests at one point; returns what happened, and what to hold against it.
 
     In a closed loop ``batch_size`` requests are in flight; in an open loop it is the most that
     the backend runs together. ``warmup`` requests are sent first and left out of the result.
+    ``watches`` see what happens as it does; the engine waits for them.
     """
     await backend.configure(spec, batch_size)
     settings = dataclasses.replace(load, concurrency=batch_size, warmup_requests=warmup)
-    result = await run_load(backend, requests, settings)
+    result = await run_load(
+        backend,
+        requests,
+        settings,
+        on_event=_together([watch.event for watch in watches]),
+        on_trace=_together([watch.trace for watch in watches]),
+    )
     arm = ArmRun(
         point_id=spec.point_id,
         workload=workload,
@@ -100,6 +158,18 @@ async def run_block(
         for note in backend.notes
     ]
     return arm, (*trusted, *_client_lag(result.client_lag))
+
+
+def _together(sinks: Sequence[Callable[..., None]]) -> Callable[..., None] | None:
+    """One function that calls all of ``sinks``; None when there is none."""
+    if len(sinks) < 2:
+        return sinks[0] if sinks else None
+
+    def show(*what: object) -> None:
+        for sink in sinks:
+            sink(*what)
+
+    return show
 
 
 def _client_lag(lag: ClientLag) -> tuple[Caveat, ...]:

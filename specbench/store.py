@@ -7,6 +7,7 @@
 ``requests.jsonl``  one line per request and arm: times, chunks, output, finish; no derived figure
 ``steps.jsonl``     every verify step, while the run goes on; one line per block, one list per field
 ``steps.parquet``   the same when the run has ended
+``gpu.csv``         samples of the GPUs, added to when a block is saved (gpu_samples.py)
 ``summary.csv`` ... reports, each replaced at once through :meth:`RunDir.write`
 =================== ==============================================================================
 
@@ -25,6 +26,7 @@ from specbench import folder
 from specbench import run_json as record
 from specbench.config import load_strict
 from specbench.errors import ConfigError, OutputError, SpecbenchError
+from specbench.grown_file import append_lines
 from specbench.journal import TEMPORARY, BlockLog, Entry, replacing, write_atomically
 from specbench.request import Request
 from specbench.rows import block_parts, column_steps, row_request, row_trace
@@ -189,6 +191,14 @@ class RunDir:
         path = self._report(name)
         write_atomically(path, data)
         return path
+
+    def append(self, name: str, lines: str) -> None:
+        """Add whole ``lines`` to the end of ``name``, such as ``gpu.csv``, and force them to disk.
+
+        Raises:
+            OutputError: as :meth:`write`.
+        """
+        append_lines(self._report(name), lines)
 
     @contextmanager
     def writing(self, name: str) -> Iterator[Path]:

@@ -10,15 +10,18 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from specbench.backends.base import Backend
+from specbench.collectors.live import Recorder
+from specbench.collectors.points import Cell
 from specbench.conclude import add_caveats
 from specbench.config import EngineConfig, LoadConfig, load_strict
 from specbench.errors import ConfigError
+from specbench.gpu_watch import GpuWatch
 from specbench.grid import Grid, Point, expand
 from specbench.request import Request, SamplingParams
-from specbench.run import run_block
+from specbench.run import Watch, run_block
 from specbench.store import RunDir
 from specbench.trace import ArmRun
 from specbench.workload import Workload
@@ -104,6 +107,16 @@ class Job:
             self.block,
         )
 
+    @property
+    def cell(self) -> Cell:
+        """What runs, as it is labelled for Prometheus."""
+        return Cell(
+            spec=self.point.spec,
+            batch_size=self.batch_size,
+            temperature=self.temperature,
+            workload=self.workload.name,
+        )
+
 
 class Observer(Protocol):
     """Watches a sweep: a progress bar, a live page, a log."""
@@ -114,6 +127,15 @@ class Observer(Protocol):
 
     def saved(self, job: Job, arm: ArmRun) -> None:
         """A block has been measured and is on disk."""
+        ...
+
+
+@runtime_checkable
+class BlockObserver(Protocol):
+    """An observer that also sees each block while it runs."""
+
+    def began(self, job: Job) -> Watch:
+        """A block begins; what is returned watches it."""
         ...
 
 
@@ -171,15 +193,23 @@ async def run_sweep(
     workloads: Sequence[Workload],
     run_dir: RunDir,
     observer: Observer,
+    recorder: Recorder | None = None,
+    gpus: GpuWatch | None = None,
 ) -> None:
     """Run every block that the run directory does not hold yet, saving each when it ends.
 
-    A cancelled sweep leaves whole blocks only.
+    A cancelled sweep leaves whole blocks only. ``recorder`` counts the measured requests live,
+    ``gpus`` are sampled beside them.
+
+    Raises:
+        ConfigError: more points than ``recorder`` has labels for.
     """
     jobs = plan_jobs(spec, points, workloads)
     done = run_dir.blocks()
     todo = [job for job in jobs if job.key not in done]
     observer.started(len(jobs), len(jobs) - len(todo))
+    if recorder is not None:
+        recorder.plan([job.cell for job in jobs], saved=len(jobs) - len(todo))
     warm: set[tuple[str, int]] = set()
     for job in todo:
         cold = (job.point.point_id, job.batch_size) not in warm
@@ -193,11 +223,25 @@ async def run_sweep(
             requests=job.requests,
             load=spec.load,
             warmup=spec.load.warmup_requests if cold else 0,
+            watches=_watches(job, recorder, observer),
         )
+        samples = gpus.take() if gpus else ()
         warm.add((job.point.point_id, job.batch_size))
         add_caveats(run_dir, job.point.point_id, caveats)
         run_dir.save_block(arm)
+        if gpus:
+            gpus.save(run_dir, samples)
         observer.saved(job, arm)
+        if recorder is not None:
+            recorder.block_saved()
+
+
+def _watches(job: Job, recorder: Recorder | None, observer: Observer) -> list[Watch]:
+    """Who looks at a block while it runs."""
+    watches: list[Watch] = [] if recorder is None else [recorder.begin(job.cell)]
+    if isinstance(observer, BlockObserver):
+        watches.append(observer.began(job))
+    return watches
 
 
 def describe(spec: SweepSpec, grid: Grid) -> dict[str, Any]:

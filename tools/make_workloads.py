@@ -33,7 +33,7 @@ CONVERSATIONS = 4
 MAX_TOKENS = 96
 KINDS = {"prose": ("novel", "manual"), "code": ("module",)}
 # Document prompts of each kind in the default workload.
-FROM_DOCUMENTS = {"novel": 2, "manual": 3, "module": 4}
+FROM_DOCUMENTS = {"novel": 1, "manual": 2, "module": 2}
 COLLECTED = 12
 LICENCE = (
     "Apache-2.0 for prompts from templates; excerpts: public domain (Austen, SQLite) "

@@ -104,7 +104,7 @@ def make_plan(args: argparse.Namespace) -> Plan:
             length=128,
             rows=4,
             target_steps=12,
-            tune_steps=3,
+            round_steps=1,
             tune_prompts=8,
             policy_prompts=20,
             policy_tokens=24,
@@ -125,7 +125,7 @@ def make_plan(args: argparse.Namespace) -> Plan:
     )
     steps = {
         name: max(1, round(getattr(plan, name) * args.steps_scale))
-        for name in ("target_steps", "tune_steps", "draft_steps")
+        for name in ("target_steps", "round_steps", "draft_steps")
     }
     return dataclasses.replace(plan, **steps)
 

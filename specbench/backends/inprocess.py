@@ -10,6 +10,8 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 
+import torch
+
 from specbench.backends.base import BackendFacts, Event, Finished
 from specbench.config import EngineConfig, SpecConfig
 from specbench.engine.batch import Emission, Handle
@@ -125,15 +127,18 @@ class InProcessBackend:
 
     async def _run(self) -> None:
         engine = self.engine
-        while True:
-            if engine.idle:
-                self._wake.clear()
-                await self._wake.wait()
-            for emission in engine.step():
-                queue = self._queues.get(emission.handle)
-                if queue is not None:
-                    queue.put_nowait(emission)
-            await asyncio.sleep(0)
+        # Once, not per step (see Engine.step). The mode is the thread's, so other tasks of this
+        # event loop run in it too; none of them computes with tensors.
+        with torch.inference_mode():
+            while True:
+                if engine.idle:
+                    self._wake.clear()
+                    await self._wake.wait()
+                for emission in engine.step():
+                    queue = self._queues.get(emission.handle)
+                    if queue is not None:
+                        queue.put_nowait(emission)
+                await asyncio.sleep(0)
 
     def _stopped(self, pump: asyncio.Task[None]) -> None:
         """Tell every waiting stream that the engine is gone."""

@@ -52,7 +52,7 @@ class Recorder:
         self._end_ids = tuple(end_ids)
         self._state = state
         self._arms: dict[Cell, ArmRecord] = {}
-        self._blocks: tuple[int, int] | None = None
+        self._planned = self._saved = 0
 
     def register(self, cells: Iterable[Cell]) -> None:
         """Add arms, each at 0 from now on, so that no scraper misses an increase from nothing.
@@ -67,33 +67,52 @@ class Recorder:
             if cell not in self._arms:
                 self._arms[cell] = ArmRecord(cell, name, self._end_ids)
 
-    def arm(self, cell: Cell) -> ArmRecord:
-        """The record of ``cell``, added when it is new; raises ConfigError like ``register``."""
+    def begin(self, cell: Cell) -> ArmRecord:
+        """The record of ``cell`` for a block that begins now, added when it is new.
+
+        Raises:
+            ConfigError: as ``register``.
+        """
         if cell not in self._arms:
             self.register([cell])
-        return self._arms[cell]
+        arm = self._arms[cell]
+        arm.begin()
+        return arm
 
-    def blocks(self, planned: int, saved: int) -> None:
-        """How far the sweep is."""
-        self._blocks = (planned, saved)
+    def plan(self, cells: Sequence[Cell], *, saved: int) -> None:
+        """A sweep begins: the cell of each of its blocks, and how many were there already.
+
+        Raises:
+            ConfigError: as ``register``.
+        """
+        self.register(cells)
+        self._planned, self._saved = len(cells), saved
+
+    def block_saved(self) -> None:
+        """One more block is on disk."""
+        self._saved += 1
 
     def families(self) -> Iterator[tuple[c.Series, Sequence[bytes]]]:
         """Every family that has a sample, in the order of the catalogue, with its lines."""
         by_arm = [arm.lines() for arm in self._arms.values()]
-        gauges = {series.name: value for series, value in self._gauges()}
+        own = {series.name: line for series, line in self._own()}
         for series in c.CATALOGUE.values():
-            if series is c.RUN_INFO:
-                values = [self._run[name] for name in series.labels]
-                yield series, [text.sample(series.name, text.labels(series.labels, values), 1).encode()]
-            elif series.name in gauges:
-                yield series, [text.sample(series.name, "", gauges[series.name]).encode()]
+            if series.name in own:
+                yield series, [own[series.name].encode()]
             else:
                 yield series, [lines[series.name] for lines in by_arm if series.name in lines]
 
+    def _own(self) -> Iterator[tuple[c.Series, str]]:
+        """The families that have one line and no arm."""
+        values = [self._run[name] for name in c.RUN_INFO.labels]
+        yield c.RUN_INFO, text.sample(c.RUN_INFO.name, text.labels(c.RUN_INFO.labels, values), 1)
+        for series, value in self._gauges():
+            yield series, text.sample(series.name, "", value)
+
     def _gauges(self) -> Iterator[tuple[c.Series, float]]:
-        if self._blocks is not None:
-            yield c.BLOCKS, self._blocks[0]
-            yield c.BLOCKS_DONE, self._blocks[1]
+        if self._planned:
+            yield c.BLOCKS, self._planned
+            yield c.BLOCKS_DONE, self._saved
         if self._state is not None:
             state = self._state()
             yield c.RUNNING, state.running

@@ -44,7 +44,7 @@ Counter = Callable[[Any, Any], Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Absent:
-    """Why there is nothing to sample. ``failed``: a GPU seems to be there but NVML does not work."""
+    """Why there is nothing to sample. ``failed``: not for want of a GPU, NVML does not work."""
 
     reason: str
     failed: bool

@@ -37,20 +37,17 @@ def sample(name: str, of: str, value: float) -> str:
     return f"{name}{braced} {value!r}\n"
 
 
-def histogram(
-    series: Series, of: str, bounds: Sequence[str], counts: Sequence[int], total: float
-) -> Iterator[str]:
+def histogram(series: Series, of: str, counts: Sequence[int], total: float) -> Iterator[str]:
     """Lines of one histogram.
 
     Args:
         series: from the catalogue.
         of: labels, already written.
-        bounds: upper bounds as they are printed, without +Inf.
-        counts: observations by bucket, not cumulated; one more than ``bounds``.
+        counts: observations by bucket, not cumulated; the last one is beyond all bounds.
         total: the sum of all observations.
     """
-    reached = itertools.accumulate(counts)
-    for bound, below in zip((*bounds, "+Inf"), reached, strict=True):
+    bounds = (*(repr(bound) for bound in series.buckets), "+Inf")
+    for bound, below in zip(bounds, itertools.accumulate(counts), strict=True):
         yield f'{series.name}_bucket{{{of},le="{bound}"}} {below}\n'
     yield f"{series.name}_sum{{{of}}} {total!r}\n"
     yield f"{series.name}_count{{{of}}} {sum(counts)}\n"

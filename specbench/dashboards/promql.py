@@ -7,6 +7,7 @@ value, never NaN.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 
 from specbench.collectors import catalogue as cat
@@ -14,9 +15,10 @@ from specbench.collectors.catalogue import Kind, Series
 from specbench.errors import ConfigError
 
 TARGET = ("job", "instance")
-ARM = (*TARGET, "point")
+ARM = (*TARGET, "arm", "point")
 CELL = (*TARGET, "workload", "batch_size", "temperature")
 POINT = ("workload", "batch_size", "temperature", "num_steps", "topk", "num_draft_tokens")
+PLACED = 'position!="unknown"'  # a server that gives sums only does not say which position
 SPEC, BASELINE = 'arm="spec"', 'arm="baseline"'
 
 
@@ -39,7 +41,7 @@ def select(series: Series, *matchers: str, part: str = "") -> str:
         raise ConfigError(f"{series.name}{part} does not exist.", expected=f"One of {parts}.")
     known = {*series.labels, *TARGET, *(("le",) if part == "_bucket" else ())}
     for matcher in matchers:
-        if matcher.split("=")[0].rstrip("!") not in known:
+        if re.split(r"[=!]", matcher)[0] not in known:
             raise ConfigError(
                 f"{series.name} has no label for {matcher}.", expected=f"One of {sorted(known)}."
             )
@@ -51,10 +53,9 @@ def select(series: Series, *matchers: str, part: str = "") -> str:
 class Scope:
     """Which series are meant, and over which window.
 
-    ``take`` is increase (what happened in ``span``) or last_over_time (the counter itself, a
-    total since the process began: exact, and there after the run has ended). ``run`` is a
-    dashboard variable that names one run: totals are then those of that run only, although the
-    next run may use the same address. ``offset`` shifts every series in time.
+    ``take`` is increase or rate (what happened in ``span``), or counter: a total since the
+    process began, exact whatever the scrape interval. ``run`` is a dashboard variable that holds
+    a run_id. ``offset`` shifts every series in time.
     """
 
     take: str = "increase"
@@ -65,27 +66,41 @@ class Scope:
     offset: str = ""
 
     def arm(self, *matchers: str) -> Scope:
-        """The same, of these arms only; a baseline is never left out by a choice of points."""
+        """The same, of these arms only; a choice of points never leaves the baseline out."""
         points = () if BASELINE in matchers else self.points
         return replace(self, points=(*points, *matchers))
 
     def of(self, series: Series, *matchers: str, part: str = "") -> str:
-        """The samples of ``series``: by arm and point, where it has these labels."""
+        """The samples of ``series``, of the chosen points where it has that label."""
         points = self.points if "point" in series.labels else ()
         sample = select(series, *self.matchers, *points, *matchers, part=part)
-        offset = f" offset {self.offset}" if self.offset else ""
-        if self.run:
-            return f"max_over_time(({sample} {self.of_run()})[{self.span}:5s]{offset})"
-        return f"{self.take}({sample}[{self.span}]{offset})"
-
-    def of_run(self) -> str:
-        """What keeps only the times and addresses of the run, and names it."""
-        info = select(cat.RUN_INFO, f'run_id="{self.run}"')
-        return f"* on (job, instance) group_left (run_id) {info}"
+        if self.take == "counter":
+            return sample + self._later()
+        return f"{self.take}({sample}[{self.span}]{self._later()})"
 
     def by(self, labels: tuple[str, ...], series: Series, *matchers: str, part: str = "") -> str:
         """The sum of ``series`` for each value of ``labels``."""
         return f"sum by ({', '.join(labels)}) ({self.of(series, *matchers, part=part)})"
+
+    def tag(self, expression: str) -> str:
+        """``expression`` (by job and instance at least) while ``run`` is what runs there."""
+        info = select(cat.RUN_INFO, f'run_id="{self.run}"') + self._later()
+        return f"({expression}) * on (job, instance) group_left (run_id) {info}"
+
+    def at_end(self, expression: str) -> str:
+        """The last value of ``expression`` in the shown time while ``run`` was running.
+
+        It is there after the run has ended, and knows nothing of the next run at that address.
+        """
+        return f"last_over_time(({self.tag(expression)})[$__range:$resolution])"
+
+    def info(self, *matchers: str) -> str:
+        """What the points stand for: one sample of 1 for each."""
+        matchers = (*self.matchers, *self.points, *matchers)
+        return select(cat.POINT_INFO, *matchers) + self._later()
+
+    def _later(self) -> str:
+        return f" offset {self.offset}" if self.offset else ""
 
 
 def ratio(above: str, below: str) -> str:
@@ -111,7 +126,7 @@ def survival(scope: Scope, by: tuple[str, ...] = ARM) -> str:
     spec = scope.arm(SPEC)
     joined = ", ".join(by)
     return (
-        f"{spec.by((*by, 'position'), cat.ACCEPTED_AT)} "
+        f"{spec.by((*by, 'position'), cat.ACCEPTED_AT, PLACED)} "
         f"/ on ({joined}) group_left () ({spec.by(by, cat.VERIFY_STEPS)} > 0)"
     )
 
@@ -152,43 +167,31 @@ def decode_speed(scope: Scope, by: tuple[str, ...] = ARM) -> str:
 
 
 def described(scope: Scope, expression: str, *matchers: str, keep: tuple[str, ...] = POINT) -> str:
-    """``expression`` (by ARM) with what its point stands for, from specbench_point_info."""
-    series = cat.POINT_INFO
-    offset = f" offset {scope.offset}" if scope.offset else ""
-    selected = select(series, *scope.matchers, *matchers)
-    info = f"last_over_time({selected}[{_lasting(scope.span)}]{offset})"
-    labels = ", ".join(dict.fromkeys((*ARM, *keep)))
-    info = f"max by ({labels}) ({info})"
-    return f"({expression}) * on (job, instance, point) group_left ({', '.join(keep)}) {info}"
+    """``expression`` (by ARM) with labels of what its point stands for."""
+    info = scope.info(*matchers)
+    return f"({expression}) * on ({', '.join(ARM)}) group_left ({', '.join(keep)}) {info}"
 
 
-def _lasting(span: str) -> str:
-    """A window in which an information series surely has a sample."""
-    return "$__range" if span == "$__range" else "5m"
-
-
-def versus_baseline(scope: Scope, spec: str, plain: str, *matchers: str) -> str:
+def versus_baseline(spec: tuple[Scope, str], plain: tuple[Scope, str]) -> str:
     """``spec`` ÷ ``plain``, each by ARM, at the same workload, batch size and temperature."""
     joined = ", ".join(CELL)
-    mine = described(scope, spec, SPEC, *matchers)
-    keep = tuple(label for label in CELL if label not in TARGET)
-    base = described(scope, plain, BASELINE, *matchers, keep=keep)
-    return f"{mine} / on ({joined}) group_left () max by ({joined}) ({base})"
+    base = described(*plain, keep=CELL[len(TARGET) :])
+    return f"{described(*spec)} / on ({joined}) group_left () max by ({joined}) ({base})"
 
 
-def speedup(scope: Scope, *matchers: str) -> str:
+def speedup(scope: Scope) -> str:
     """Tokens per step ÷ step time, over the same of the baseline arm at the same batch."""
-    spec, plain = scope.arm(SPEC), scope.arm(BASELINE)
-    speeds = (
-        f"({tokens_per_step(arm)}) / ({step_seconds(arm)})" for arm in (spec, plain)
+    spec, plain = (
+        (arm, f"({tokens_per_step(arm)}) / ({step_seconds(arm)})")
+        for arm in (scope.arm(SPEC), scope.arm(BASELINE))
     )
-    return versus_baseline(scope, *speeds, *matchers)
+    return versus_baseline(spec, plain)
 
 
-def break_even(scope: Scope, *matchers: str) -> str:
+def break_even(scope: Scope) -> str:
     """Speculative step time ÷ plain step time at the same batch: the τ_emit that breaks even."""
-    spec, plain = scope.arm(SPEC), scope.arm(BASELINE)
-    return versus_baseline(scope, step_seconds(spec), step_seconds(plain), *matchers)
+    spec, plain = ((arm, step_seconds(arm)) for arm in (scope.arm(SPEC), scope.arm(BASELINE)))
+    return versus_baseline(spec, plain)
 
 
 def joules_per(scope: Scope, series: Series) -> str:

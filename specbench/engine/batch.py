@@ -89,21 +89,31 @@ class Emission:
 
 @dataclass(slots=True, kw_only=True)
 class Batch:
-    """The sequences of one step, in lanes 0..B-1, and what the device needs to know of them."""
+    """The sequences of one step, in lanes 0..B-1, and what the device needs to know of them.
+
+    ``columns`` None lets forwards use the exact lengths; a number fixes what they look at, so
+    that shapes depend on the batch size alone, as a captured graph demands.
+    """
 
     sequences: list[Sequence]
     starts: list[int]
     roots: Tensor
     start_tensor: Tensor
+    columns: int | None
 
-    @classmethod
-    def of(cls, sequences: list[Sequence], device: torch.device) -> Batch:
-        """Pack lengths and roots into one transfer."""
-        starts = [s.committed for s in sequences]
-        packed = torch.tensor([starts, [s.last_token for s in sequences]], device=device)
-        return cls(
-            sequences=list(sequences), starts=starts, roots=packed[1], start_tensor=packed[0]
-        )
+    @property
+    def fixed(self) -> bool:
+        """True when shapes may depend on nothing but the batch size."""
+        return self.columns is not None
+
+    @property
+    def single(self) -> bool:
+        """True when one lane may run at its exact length."""
+        return self.columns is None and len(self.sequences) == 1
+
+    def length(self, extra: int) -> int:
+        """Cache columns that a forward looks at: up to ``extra`` past the longest lane, or all."""
+        return self.columns if self.columns is not None else max(self.starts) + extra
 
     @property
     def size(self) -> int:
@@ -114,6 +124,33 @@ class Batch:
     def choosers(self) -> list[Chooser]:
         """How each lane's tokens are chosen."""
         return [s.chooser for s in self.sequences]
+
+
+class BatchInputs:
+    """Static buffers for lengths and roots: written through numpy on a CPU, one transfer else."""
+
+    def __init__(self, lanes: int, device: torch.device, columns: int | None = None) -> None:
+        self._columns = columns
+        host = torch.zeros(2, lanes, dtype=torch.int64, pin_memory=device.type == "cuda")
+        self._host, self._array = host, host.numpy()
+        self._device = host if device.type == "cpu" else torch.zeros_like(host, device=device)
+        self._views = [(self._device[1, :n], self._device[0, :n]) for n in range(lanes + 1)]
+
+    def batch(self, sequences: list[Sequence]) -> Batch:
+        """The batch of these sequences; its tensors are valid until the next call."""
+        lanes, starts = len(sequences), [s.committed for s in sequences]
+        self._array[0, :lanes] = starts
+        self._array[1, :lanes] = [s.last_token for s in sequences]
+        if self._device is not self._host:
+            self._device.copy_(self._host, non_blocking=True)
+        roots, start_tensor = self._views[lanes]
+        return Batch(
+            sequences=list(sequences),
+            starts=starts,
+            roots=roots,
+            start_tensor=start_tensor,
+            columns=self._columns,
+        )
 
 
 def new_chooser(request: Request) -> Chooser:

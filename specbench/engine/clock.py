@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 
@@ -17,9 +18,14 @@ class Parts:
 
 
 class CycleClock:
-    """Counts from the end of one cycle to the end of the next, prefills and idling left out."""
+    """Counts from the end of one cycle to the end of the next, prefills and idling left out.
 
-    def __init__(self) -> None:
+    ``wait`` blocks until the device has done what it was given: without it, the work of a part
+    would be counted in the part that first waits.
+    """
+
+    def __init__(self, wait: Callable[[], None] | None = None) -> None:
+        self._wait = wait
         self._last = self._mark = time.perf_counter_ns()
         self._excluded = 0
         self._draft = self._extend = self._verify = 0
@@ -71,6 +77,8 @@ class CycleClock:
         return time.perf_counter_ns()
 
     def _lap(self) -> int:
+        if self._wait is not None:
+            self._wait()
         now = time.perf_counter_ns()
         spent, self._mark = now - self._mark, now
         return spent

@@ -10,10 +10,11 @@ from dataclasses import replace
 import torch
 
 from specbench.config import EngineConfig, SpecConfig
-from specbench.engine.batch import Batch, Emission, Handle, Sequence, new_chooser
+from specbench.engine.batch import Batch, BatchInputs, Emission, Handle, Sequence, new_chooser
 from specbench.engine.clock import CycleClock
 from specbench.engine.commit import commit
 from specbench.engine.draft import Drafter, Eagle3Drafter, NoDraft, chain_tree
+from specbench.engine.graphs import GraphMode, Graphs
 from specbench.engine.memory import Memory
 from specbench.engine.pair import ModelPair
 from specbench.engine.runner import TargetRunner, chunks
@@ -33,11 +34,17 @@ class Engine:
     and slots stay. ``submit``, ``step`` and ``cancel`` may then be called in any order.
     """
 
-    def __init__(self, pair: ModelPair, config: EngineConfig) -> None:
+    def __init__(
+        self, pair: ModelPair, config: EngineConfig, graph_mode: GraphMode | None = None
+    ) -> None:
+        """``graph_mode`` None captures on a CUDA device when ``config.use_graphs`` says so."""
         self.pair, self.config = pair, config
+        capture = config.use_graphs and pair.device.type == "cuda"
+        self.graph_mode = graph_mode or (GraphMode.CAPTURED if capture else GraphMode.EAGER)
         self._handles = itertools.count()
         self._batch_steps = itertools.count()
-        self._clock = CycleClock()
+        on_device = pair.device.type == "cuda"
+        self._clock = CycleClock(torch.cuda.synchronize if on_device else None)
         self.memory = Memory(pair, config)
         self.scheduler = Scheduler(1)
         self.drafter: Drafter = NoDraft(pair.device)
@@ -60,14 +67,20 @@ class Engine:
         if not spec.is_baseline and self.pair.draft is None:
             raise ConfigError(f"num_steps={spec.num_steps} needs a draft.", todo="Give --draft.")
         self.spec, self.scheduler = spec, Scheduler(batch_size)
-        with torch.inference_mode():
-            memory, device = self.memory, self.pair.device
-            memory.ensure(spec)
-            self.runner = TargetRunner(self.pair.target, memory.target, memory.target_rope, spec)
-            self._root = chain_tree(torch.zeros(1, 1, dtype=torch.int64), chain_shape(1, device))
-            self.drafter = NoDraft(device)
-            if not spec.is_baseline and self.pair.draft and memory.draft and memory.draft_rope:
-                self.drafter = Eagle3Drafter(self.pair.draft, memory.draft, memory.draft_rope, spec)
+        memory, device = self.memory, self.pair.device
+        memory.ensure(spec)
+        graphs = Graphs(device, self.graph_mode)
+        columns = memory.target.capacity if graphs.fixed else None
+        self._inputs = BatchInputs(batch_size, device, columns)
+        self.runner = TargetRunner(
+            self.pair.target, memory.target, memory.target_rope, spec, graphs
+        )
+        self._root = chain_tree(torch.zeros(1, 1, dtype=torch.int64), chain_shape(1, device))
+        self.drafter = NoDraft(device)
+        if not spec.is_baseline and self.pair.draft and memory.draft and memory.draft_rope:
+            self.drafter = Eagle3Drafter(
+                self.pair.draft, memory.draft, memory.draft_rope, spec, graphs
+            )
 
     @property
     def idle(self) -> bool:
@@ -116,16 +129,25 @@ class Engine:
         if sequence is not None:
             self._leave(sequence)
 
-    @torch.inference_mode()
     def step(self) -> list[Emission]:
-        """Prefill one waiting request if a lane is free, else run one cycle of the batch."""
+        """Prefill one waiting request if a lane is free, else run one cycle of the batch.
+
+        A caller that steps in a loop enters ``torch.inference_mode`` itself, once: entering it at
+        every step costs as much as a dozen small operations.
+        """
+        if torch.is_inference_mode_enabled():
+            return self._step()
+        with torch.inference_mode():
+            return self._step()
+
+    def _step(self) -> list[Emission]:
         sequence = self.scheduler.admit()
         if sequence is not None:
             return self._prefill(sequence)
         if not self.scheduler.running:
             return []
         clock = self._clock
-        batch = Batch.of(self.scheduler.running, self.pair.device)
+        batch = self._inputs.batch(self.scheduler.running)
         clock.start()
         tree = self.drafter.propose(batch)
         clock.draft()
@@ -266,7 +288,11 @@ class Engine:
         tokens = [*self.pair.codec.prompt_ids(request), *output_ids]
         memory = Memory(self.pair, replace(self.config, max_batch_size=1, max_len=len(tokens)))
         runner = TargetRunner(
-            self.pair.target, memory.target, memory.target_rope, SpecConfig.baseline()
+            self.pair.target,
+            memory.target,
+            memory.target_rope,
+            SpecConfig.baseline(),
+            Graphs(self.pair.device, GraphMode.EAGER),
         )
         for start, part, last in chunks(tokens):
             scores = runner.prefill(0, start, part, last=last)

@@ -59,10 +59,9 @@ class KVPool:
         The exact-length form: nothing is padded, so short sequences read little cache.
         """
         length = slot + rows
-        turn_q, turn_k = turn
         return Span(
-            turn_q=turn_q[None, :, None, None],
-            turn_k=turn_k[:, None],
+            turn_q=turn[0],
+            turn_k=turn[1],
             keys=self._columns[lane].narrow(-1, 0, length).unbind(0),
             values=self._mixed[lane].narrow(2, 0, length).unbind(0),
             mask=mask,
@@ -81,7 +80,7 @@ class KVPool:
         keys = self.keys[:, :lanes, :, :length].flatten(1, 2).transpose(-1, -2)
         return Span(
             turn_q=turn_q.view(lanes, rows, 1, 1, -1),
-            turn_k=turn_k.view(lanes * rows, 1, -1),
+            turn_k=turn_k,
             keys=keys.unbind(0),
             values=self.values[:, :lanes, :, :length].flatten(1, 2).unbind(0),
             mask=mask,
@@ -119,7 +118,7 @@ def turn_run(rope: Rope, start: int, rows: int) -> Turn:
 
 
 def turn_at(rope: Rope, positions: Tensor) -> Turn:
-    """Rotations of any positions, flattened to [R, D/2]."""
+    """Rotations of any positions, flattened to R rows."""
     flat = positions.reshape(-1)
     return rope.queries.index_select(0, flat), rope.keys.index_select(0, flat)
 

@@ -96,7 +96,7 @@ class ModelPair:
             codec=codec,
             device=device,
             dtype=dtype,
-            device_facts=device_facts(device, dtype),
+            device_facts=device_facts(device, dtype, packed=target.packed),
             inputs=_inputs(folder, draft_folder, codec),
         )
 
@@ -148,8 +148,12 @@ def choose_embedding(
     return replace(spec, embed_policy="shared: force_share_embed, although its own differs"), shared
 
 
-def device_facts(device: torch.device, dtype: torch.dtype) -> dict[str, str]:
-    """What ran: device, compute capability (sm_XX), attention call, dtype and threads."""
+def device_facts(device: torch.device, dtype: torch.dtype, *, packed: bool) -> dict[str, str]:
+    """What ran: device, compute capability (sm_XX), attention call, dtype, weights, threads.
+
+    ``dtype`` is that of activations and sums. ``packed`` weights are those of a float16 file, kept
+    as they are, for forwards of two rows and more (``models.layers.Projection``).
+    """
     capability, name = "cpu", "cpu"
     if device.type == "cuda":
         major, minor = torch.cuda.get_device_capability(device)
@@ -159,6 +163,7 @@ def device_facts(device: torch.device, dtype: torch.dtype) -> dict[str, str]:
         "compute_capability": capability,
         "attention": attention_call(dtype),
         "dtype": str(dtype).removeprefix("torch."),
+        "weights": "float16 as stored" if packed else str(dtype).removeprefix("torch."),
         "threads": str(torch.get_num_threads()),
         "torch": torch.__version__,
     }

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from specbench.config import SpecConfig
 from specbench.engine.batch import Batch
+from specbench.engine.graphs import Graphs
 from specbench.engine.kv_cache import KVPool, Tail, batch_mask, turn_at, turn_run
 from specbench.engine.models.base import Features, Span, Target
 from specbench.engine.models.layers import Rope
@@ -29,8 +30,10 @@ class Scores:
 class TargetRunner:
     """Runs the target over slots of its pool; buffers are kept by shape."""
 
-    def __init__(self, target: Target, pool: KVPool, rope: Rope, spec: SpecConfig) -> None:
-        self._target, self._pool, self._rope = target, pool, rope
+    def __init__(
+        self, target: Target, pool: KVPool, rope: Rope, spec: SpecConfig, graphs: Graphs
+    ) -> None:
+        self._target, self._pool, self._rope, self._graphs = target, pool, rope, graphs
         self._nodes, self._dtype = spec.num_draft_tokens, pool.keys.dtype
         own = torch.ones(self._nodes, self._nodes, dtype=torch.bool, device=pool.device)
         self._tail = Tail(own.tril(), pool.capacity, self._dtype)
@@ -43,12 +46,19 @@ class TargetRunner:
         if rows not in self._features:
             self._features[rows] = self._target.new_features(rows)
         features = self._features[rows]
+        logits, kept = self._graphs.run(
+            ("verify", batch.size),
+            (tree.tokens, tree.depths, tree.seen, batch.start_tensor),
+            lambda: self._forward(batch, tree, features),
+        )
+        return Scores(logits=logits, features=kept)
+
+    def _forward(
+        self, batch: Batch, tree: Tree, features: Features | None
+    ) -> tuple[Tensor, Tensor]:
         span = self._span(batch, tree)
         hidden = self._target.forward(tree.tokens.flatten(), span, batch.size, features)
-        return Scores(
-            logits=self._target.logits(hidden),
-            features=self._none if features is None else features.tensor,
-        )
+        return self._target.logits(hidden), self._none if features is None else features.tensor
 
     def prefill(self, lane: int, start: int, tokens: Sequence[int], *, last: bool) -> Scores:
         """Rows ``start`` on of one prompt; logits of the final row when ``last``, else none."""
@@ -68,7 +78,7 @@ class TargetRunner:
 
     def _span(self, batch: Batch, tree: Tree) -> Span:
         nodes = self._nodes
-        if batch.size == 1:
+        if batch.single:
             start = batch.starts[0]
             if tree.chain:
                 turn = turn_run(self._rope, start, nodes)
@@ -79,7 +89,7 @@ class TargetRunner:
             return self._pool.one_lane(0, start, nodes, turn, mask)
         starts = batch.start_tensor[:, None]
         slots = starts + torch.arange(nodes, device=starts.device)
-        length = max(batch.starts) + nodes
+        length = batch.length(nodes)
         mask = batch_mask(batch.start_tensor, tree.seen, length, self._dtype)
         return self._pool.batch(slots, length, turn_at(self._rope, starts + tree.depths), mask)
 

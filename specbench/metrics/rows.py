@@ -1,6 +1,7 @@
 """The rows of ``summary.csv``: plain values, one field per column, in the order of the columns.
 
 Only open-loop runs have ``request_rate``; ``survival`` spreads to survival_1 … survival_K.
+Fields after it are columns only where a row has a value.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from specbench.estimate import Caveat, Estimate
+from specbench.metrics.energy import GpuUse
 from specbench.metrics.figures import ALL, ArmResult, Figures
 from specbench.metrics.summary import Summary
 from specbench.metrics.validity import counts
@@ -64,6 +66,7 @@ class SummaryRow:
     validity: str
     survival: tuple[float, ...]
     request_rate: float | None
+    energy_j_per_accepted: float | None = None
 
 
 def rows(summary: Summary) -> tuple[SummaryRow, ...]:
@@ -124,7 +127,20 @@ def _row(summary: Summary, arm: ArmResult, seen: Figures) -> SummaryRow:
         validity=validity(_caveats(arm, seen)),
         survival=seen.survival or (),
         request_rate=summary.request_rate,
+        **_gpu(summary.gpu.get((arm.key, seen.category))),
     )
+
+
+def _gpu(use: GpuUse | None) -> dict[str, float | None]:
+    """The columns of the GPUs; none of them where nothing was sampled."""
+    if use is None:
+        return {}
+    return {
+        "gpu_util_pct": use.util_pct,
+        "gpu_power_w": use.power_w,
+        "energy_j_per_token": use.j_per_token,
+        "energy_j_per_accepted": use.j_per_accepted,
+    }
 
 
 def _caveats(arm: ArmResult, seen: Figures) -> tuple[Caveat, ...]:

@@ -12,7 +12,10 @@ from specbench.metrics.acceptance import by_category
 from specbench.metrics.arms import Arm, ArmKey, Cell, gather
 from specbench.metrics.best import Best, best_of
 from specbench.metrics.definitions import Definition, definitions
-from specbench.metrics.figures import ArmResult, figures
+from specbench.metrics.energy import GpuUse, gpu_use
+from specbench.metrics.figures import ALL, ArmResult, figures
+from specbench.metrics.gpu_caveats import gpu_caveats
+from specbench.metrics.gpu_track import Samples
 from specbench.metrics.lossless import Gap, Lossless, judge
 from specbench.metrics.validity import caveats
 from specbench.trace import ArmRun
@@ -26,6 +29,7 @@ class SummaryInput:
     the caller reached with the target's scores at hand; an arm without one is compared by its
     tokens alone. ``caveats`` by point id come from outside, those under ``""`` hang on every
     point. ``end_ids`` are the target's end tokens. ``request_rate`` is set for an open loop.
+    ``gpus`` are the samples taken during each block.
     """
 
     runs: tuple[ArmRun, ...]
@@ -37,13 +41,15 @@ class SummaryInput:
     caveats: Mapping[str, tuple[Caveat, ...]] = field(default_factory=dict)
     end_ids: tuple[int, ...] = ()
     request_rate: float | None = None
+    gpus: Samples = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
     """Everything that the reports print. ``arms`` are ordered by cell, then as in ``points``.
 
-    ``ledger`` is what other tools would print for the headline's best point.
+    ``ledger`` is what other tools would print for the headline's best point. ``gpu`` has what
+    arms and their categories took of the GPUs, where it is known.
     """
 
     backend: str
@@ -54,6 +60,7 @@ class Summary:
     bests: tuple[Best, ...]
     not_measured: tuple[str, ...]
     ledger: tuple[Definition, ...]
+    gpu: Mapping[tuple[ArmKey, str], GpuUse] = field(default_factory=dict)
 
     @property
     def headline(self) -> Best:
@@ -94,7 +101,19 @@ def summarise(given: SummaryInput) -> Summary:
         bests=bests,
         not_measured=tuple(p for p in given.points if p not in {key.point_id for key in arms}),
         ledger=_ledger(bests[0], arms),
+        gpu=_gpu_uses(given, arms),
     )
+
+
+def _gpu_uses(given: SummaryInput, arms: Mapping[ArmKey, Arm]) -> dict[tuple[ArmKey, str], GpuUse]:
+    """What every arm, and each of its categories, took of the GPUs."""
+    open_loop = given.request_rate is not None
+    return {
+        (arm.key, category or ALL): use
+        for arm in arms.values()
+        for category in (None, *filter(None, by_category(arm.requests)))
+        if (use := gpu_use(arm, given.gpus, category, open_loop=open_loop))
+    }
 
 
 def _ledger(best: Best, arms: Mapping[ArmKey, Arm]) -> tuple[Definition, ...]:
@@ -158,6 +177,7 @@ def _result(given: SummaryInput, arm: Arm, baseline: Arm | None) -> ArmResult:
     lossless = given.lossless.get(arm.key)
     if lossless is None and baseline is not None:
         lossless = judge(baseline.measured, arm.measured)
+    gpus = gpu_caveats(arm, given.gpus)
     own = caveats(arm, spec, total, baseline=baseline, lossless=lossless, end_ids=given.end_ids)
     outside = (*given.caveats.get("", ()), *given.caveats.get(arm.key.point_id, ()))
     return ArmResult(
@@ -170,5 +190,5 @@ def _result(given: SummaryInput, arm: Arm, baseline: Arm | None) -> ArmResult:
             if category
         ),
         lossless=lossless,
-        caveats=(*own, *outside),
+        caveats=(*own, *gpus, *outside),
     )

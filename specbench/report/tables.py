@@ -9,32 +9,31 @@ from collections.abc import Sequence
 
 from specbench.metrics.rows import SummaryRow
 
+_RIGHT = ("energy_j_per_accepted", "request_rate")  # columns only where a row has a value
 COLUMNS = tuple(
     field.name
     for field in dataclasses.fields(SummaryRow)
-    if field.name not in ("survival", "request_rate")
+    if field.name not in ("survival", *_RIGHT)
 )
 
 
 def summary_csv_text(rows: Sequence[SummaryRow]) -> str:
     """The rows as CSV. Empty means not measured.
 
-    survival_1 … survival_K follow the fixed columns, K the deepest of all rows; ``request_rate``
-    comes last, in open-loop runs only.
+    survival_1 … survival_K follow the fixed columns, K the deepest of all rows;
+    ``energy_j_per_accepted`` comes after them where GPUs were sampled, ``request_rate`` last, in
+    open-loop runs only.
     """
     deepest = max((len(row.survival) for row in rows), default=0)
-    open_loop = any(row.request_rate is not None for row in rows)
-    header = [*COLUMNS, *(f"survival_{level}" for level in range(1, deepest + 1))]
-    if open_loop:
-        header.append("request_rate")
+    right = [name for name in _RIGHT if any(getattr(row, name) is not None for row in rows)]
+    header = [*COLUMNS, *(f"survival_{level}" for level in range(1, deepest + 1)), *right]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(header)
     for row in rows:
         values: list[object] = [getattr(row, column) for column in COLUMNS]
         values += [*row.survival, *[None] * (deepest - len(row.survival))]
-        if open_loop:
-            values.append(row.request_rate)
+        values += [getattr(row, name) for name in right]
         writer.writerow([_cell(value) for value in values])
     return out.getvalue()
 

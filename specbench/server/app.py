@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
+import os
+import socket
 from dataclasses import dataclass
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
+from specbench import __version__
 from specbench.backends.base import Backend, BackendFacts
+from specbench.collectors.exposition import METRICS, Metrics, scrape
 from specbench.config import SpecConfig
 from specbench.errors import ConfigError
 from specbench.server.fields import RefusedError
@@ -31,6 +35,7 @@ from specbench.server.refusals import log_refusals
 from specbench.server.replies import MAX_BODY_BYTES, errors_as_json
 from specbench.server.service import SERVICE, Service
 
+_PASSIVE = socket.AI_PASSIVE
 HAS_KEY = web.AppKey("has_key", bool)
 _OPEN_PATHS = frozenset({"/", "/health", "/healthz", "/readyz"})
 _ROUTES = (
@@ -62,6 +67,7 @@ def build_app(
     live_clients: int = 16,
     live_outputs: int = 8,
     log: JsonLog | None = None,
+    metrics: Metrics | None = None,
 ) -> web.Application:
     """The application around one backend, not yet listening.
 
@@ -78,6 +84,7 @@ def build_app(
         live_clients: how many may watch the live page at once.
         live_outputs: how many of the last outputs it shows; 0 shows none.
         log: gets a line per request and per refusal; None logs nothing.
+        metrics: what ``GET /metrics`` shows, and the recorder of what is served; None has neither.
     """
     middlewares: list[Middleware] = [] if log is None else [log_refusals(log)]
     middlewares.append(errors_as_json)
@@ -87,7 +94,11 @@ def build_app(
     app[MAX_BODY_BYTES] = max_body_bytes
     app[HAS_KEY] = bool(api_key)
     live = LiveTap(spec, batch_size, most_outputs=live_outputs)
-    app[HUB] = LiveHub(tap=live, most_clients=live_clients)
+    about = {"model": model or facts.target, "draft": facts.draft, "version": __version__}
+    if metrics is not None:
+        app[METRICS] = metrics
+        app.router.add_get("/metrics", scrape)
+    app[HUB] = LiveHub(tap=live, most_clients=live_clients, about=about)
     app.cleanup_ctx.append(app[HUB].run)
     app.on_shutdown.append(app[HUB].close)
     app[SERVICE] = Service(
@@ -99,6 +110,7 @@ def build_app(
         max_in_flight=max_in_flight,
         live=live,
         log=log,
+        recorder=None if metrics is None else metrics.recorder,
     )
     app.add_routes(_ROUTES)
     return app
@@ -137,6 +149,11 @@ class RunningServer:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{host}:{self.port}"
 
+    @property
+    def in_flight(self) -> int:
+        """Requests that are being served."""
+        return self.runner.app[SERVICE].in_flight
+
     async def drain(self, limit_s: float) -> int:
         """Refuse new requests with 503 and wait for those in flight; returns how many are left."""
         return await self.runner.app[SERVICE].drain(limit_s)
@@ -161,14 +178,7 @@ async def serve(
     Raises:
         ConfigError: no key beyond loopback, or the address cannot be used.
     """
-    if not _is_loopback(host) and not app[HAS_KEY]:
-        raise ConfigError(
-            f"Serving on {host or 'every address'} lets other machines in without a key.",
-            expected="Beyond 127.0.0.1 an API key is required.",
-            todo="Set SPECBENCH_API_KEY or api_key_file, or serve on 127.0.0.1.",
-        )
-    if not 0 <= port <= 65535:
-        raise ConfigError(f"port={port}.", expected="A TCP port, or 0 for a free one.")
+    check_address(host, port, has_key=app[HAS_KEY])
     if host == "localhost":
         host = "127.0.0.1"  # port 0 would give its two addresses two different ports
     # A handler is cancelled when its client goes away, which cancels the request in the engine.
@@ -180,11 +190,40 @@ async def serve(
         await web.TCPSite(runner, host, port).start()
     except OSError as error:
         await runner.cleanup()
-        raise ConfigError(
-            f"Cannot listen on {host}:{port}: {error.strerror or error}.",
-            todo="Choose another port with --port, or stop what uses this one.",
-        ) from None
+        raise _cannot_listen(host, port, error) from None
     return RunningServer(host=host, port=runner.addresses[0][1], runner=runner)
+
+
+def check_address(host: str, port: int, *, has_key: bool) -> None:
+    """See that an address may be used and is free, before anything expensive is done.
+
+    Raises:
+        ConfigError: no key beyond loopback, no such port, or the address cannot be used.
+    """
+    if not _is_loopback(host) and not has_key:
+        raise ConfigError(
+            f"Serving on {host or 'every address'} lets other machines in without a key.",
+            expected="Beyond 127.0.0.1 an API key is required.",
+            todo="Set SPECBENCH_API_KEY or api_key_file, or serve on 127.0.0.1.",
+        )
+    if not 0 <= port <= 65535:
+        raise ConfigError(f"port={port}.", expected="A TCP port, or 0 for a free one.")
+    try:
+        where = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=_PASSIVE)[0]
+        with socket.socket(where[0], where[1]) as trial:
+            if os.name == "posix":  # as asyncio does: a port in TIME_WAIT is free
+                trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            trial.bind(where[4])
+            trial.listen(1)
+    except OSError as error:
+        raise _cannot_listen(host, port, error) from None
+
+
+def _cannot_listen(host: str, port: int, error: OSError) -> ConfigError:
+    return ConfigError(
+        f"Cannot listen on {host}:{port}: {error.strerror or error}.",
+        todo="Choose another port with --port, or stop what uses this one.",
+    )
 
 
 def _is_loopback(host: str) -> bool:

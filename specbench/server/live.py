@@ -15,7 +15,7 @@ from typing import Any
 
 from specbench.backends.base import Event
 from specbench.config import SpecConfig
-from specbench.server.shown import Output, Shown
+from specbench.server.shown import Flight, Shown
 from specbench.trace import Chunk, StepTrace
 
 NS_PER_S = 1_000_000_000
@@ -102,20 +102,6 @@ def _reached(counts: Counter[int], deepest: int, steps: int) -> tuple[float, ...
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class Flight:
-    """One request as seen so far; its log line and its place in the view are made of it."""
-
-    request_id: str
-    started_ns: int
-    first_ns: int | None = None
-    tokens: int = 0
-    verify_steps: int = 0
-    accepted: int = 0
-    outcome: str | None = None
-    output: Output | None = None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
     """How far a reader of ``LiveTap.state`` has got: a second, and pieces of each output."""
@@ -156,8 +142,9 @@ class LiveTap:
     def begin(self, request_id: str) -> Flight:
         """A request was taken; it is queued until its first delivery."""
         self.queued += 1
-        output = self._shown.begin(request_id)
-        return Flight(request_id=request_id, started_ns=self._touch(), output=output)
+        flight = Flight(request_id=request_id, started_ns=self._touch())
+        flight.output = self._shown.begin(flight)
+        return flight
 
     def see(self, flight: Flight, event: Event) -> None:
         """File one event of a request."""
@@ -192,7 +179,7 @@ class LiveTap:
         else:
             self.running -= 1
         if flight.output is not None:
-            flight.output.end(outcome)
+            flight.output.end()
 
     def figures(self) -> Figures:
         """Of the point that runs, over the window."""

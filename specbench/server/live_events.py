@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 
 from aiohttp import web
@@ -39,6 +39,7 @@ class LiveHub:
         heartbeat_s: while nothing changes a comment is sent this often, so that proxies and
             clients can tell a quiet server from a dead one.
         backlog: messages that may wait for a client before it is dropped.
+        about: what stays the same; it comes with the first message.
     """
 
     tap: LiveTap
@@ -46,6 +47,7 @@ class LiveHub:
     interval_s: float = 0.5
     heartbeat_s: float = 10.0
     backlog: int = 32
+    about: Mapping[str, str] = field(default_factory=dict)
     clients: set[Client] = field(default_factory=set)
     _seen: Seen | None = None
     _sent_ns: int = 0
@@ -80,7 +82,7 @@ class LiveHub:
                 code="too_many_viewers",
             )
         client = Client(transport=transport, queue=asyncio.Queue(self.backlog))
-        client.queue.put_nowait(event(self.tap.state()[0]))
+        client.queue.put_nowait(event({"about": self.about, **self.tap.state()[0]}))
         self.clients.add(client)
         return client
 

@@ -56,6 +56,11 @@ class JsonLog:
             self._stream.flush()
 
 
+def take_library_records(log: JsonLog) -> None:
+    """From now on what libraries log in this process goes to ``log``."""
+    logging.getLogger().addHandler(LibraryRecords(log))
+
+
 class LibraryRecords(logging.Handler):
     """Brings what libraries log into the same shape, so that every line is JSON."""
 

@@ -10,11 +10,15 @@ from contextlib import aclosing, contextmanager, suppress
 from aiohttp import web
 
 from specbench.backends.base import Backend, BackendFacts, Event
+from specbench.collectors.live import Recorder
+from specbench.collectors.points import Cell
+from specbench.collectors.served import counted
 from specbench.config import SpecConfig
 from specbench.request import Request
 from specbench.server.fields import RefusedError
-from specbench.server.live import Flight, LiveTap
+from specbench.server.live import LiveTap
 from specbench.server.logs import JsonLog
+from specbench.server.shown import Flight
 
 
 class Service:
@@ -30,6 +34,7 @@ class Service:
         max_in_flight: requests taken at once; more are refused with 429.
         live: sees every event, for the live page; None makes one.
         log: gets one line per request; None logs nothing.
+        recorder: counts what is served under the point that runs; None counts nothing.
     """
 
     def __init__(
@@ -43,6 +48,7 @@ class Service:
         max_in_flight: int,
         live: LiveTap | None = None,
         log: JsonLog | None = None,
+        recorder: Recorder | None = None,
     ) -> None:
         self._backend = backend
         self.facts = facts
@@ -53,6 +59,8 @@ class Service:
         self.draining = False
         self._max_in_flight = max_in_flight
         self._switching = False
+        self._recorder = recorder
+        self._count(spec, batch_size)
         self.live = live or LiveTap(spec, batch_size)
         self.log = log
         self._idle = asyncio.Event()
@@ -103,7 +111,7 @@ class Service:
         flight = self.live.begin(request.request_id)
         outcome = "error"  # unless the backend says why it ended
         try:
-            async with aclosing(self._backend.stream(request)) as events:
+            async with aclosing(self._events(request)) as events:
                 async for event in events:
                     self.live.see(flight, event)
                     yield event
@@ -115,12 +123,22 @@ class Service:
             if self.log is not None:
                 self.log.info("request", **_log_facts(flight))
 
+    def _events(self, request: Request) -> AsyncGenerator[Event, None]:
+        events = self._backend.stream(request)
+        return events if self._arm is None else counted(events, request, self._arm)
+
+    def _count(self, spec: SpecConfig, batch_size: int) -> None:
+        """Count under this point from now on."""
+        cell = Cell(spec=spec, batch_size=batch_size)
+        self._arm = None if self._recorder is None else self._recorder.begin(cell)
+
     async def configure(self, spec: SpecConfig, batch_size: int) -> None:
         """Switch the backend to another point while nothing is in flight.
 
         Raises:
             RefusedError: 409 while requests are in flight or another switch is under way.
-            ConfigError: the backend cannot run the point.
+            ConfigError: the backend cannot run the point, or it is one more than Prometheus is
+                to see of one process.
         """
         if self.in_flight or self._switching:
             raise RefusedError(
@@ -129,6 +147,8 @@ class Service:
                 status=409,
                 code="busy",
             )
+        if self._recorder is not None:
+            self._recorder.register([Cell(spec=spec, batch_size=batch_size)])
         self._switching = True
         try:
             await self._backend.configure(spec, batch_size)
@@ -136,6 +156,7 @@ class Service:
             self._switching = False
         self.spec = spec
         self.batch_size = batch_size
+        self._count(spec, batch_size)
         self.live.switch(spec, batch_size)
         if self.log is not None:
             self.log.info("configured", point=spec.point_id, batch_size=batch_size)

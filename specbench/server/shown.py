@@ -4,12 +4,29 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from specbench.trace import Chunk, StepTrace
 
 MOST_PIECES = 160
-RUNNING = "running"
+
+
+@dataclass(slots=True, kw_only=True)
+class Flight:
+    """One request as seen so far; its log line and its place in the view are made of it.
+
+    ``outcome`` is None while it runs; ``output`` is None where its text is not kept.
+    """
+
+    request_id: str
+    started_ns: int
+    first_ns: int | None = None
+    tokens: int = 0
+    verify_steps: int = 0
+    accepted: int = 0
+    outcome: str | None = None
+    output: Output | None = None
 
 
 class Output:
@@ -21,10 +38,9 @@ class Output:
     such steps are held until the next delivery.
     """
 
-    def __init__(self, number: int, request_id: str) -> None:
+    def __init__(self, number: int, flight: Flight) -> None:
         self.number = number
-        self.request_id = request_id
-        self.state = RUNNING
+        self.flight = flight
         self.count = 0
         self._pieces: deque[dict[str, Any]] = deque(maxlen=MOST_PIECES)
         self._held: list[dict[str, int]] = []
@@ -44,9 +60,8 @@ class Output:
         """A delivery: a new piece."""
         self._add(chunk.text, chunk.tokens)
 
-    def end(self, outcome: str) -> None:
+    def end(self) -> None:
         """No more comes; steps that never got a text become a piece without one."""
-        self.state = outcome
         if self._held:
             self._add("", None)
 
@@ -55,14 +70,22 @@ class Output:
         self._held = []
         self.count += 1
 
+    def _state(self) -> str:
+        if self.flight.outcome is not None:
+            return self.flight.outcome
+        return "queued" if self.flight.first_ns is None else "running"
+
     def after(self, count: int) -> dict[str, Any]:
         """Plain data: the pieces from number ``count`` on; ``first`` is the oldest one kept."""
         first = self.count - len(self._pieces)
         start = max(count, first)
         return {
             "number": self.number,
-            "id": self.request_id,
-            "state": self.state,
+            "id": self.flight.request_id,
+            "state": self._state(),
+            "tokens": self.flight.tokens,
+            "verify_steps": self.flight.verify_steps,
+            "accepted": self.flight.accepted,
             "first": first,
             "from": start,
             "pieces": [piece for i, piece in enumerate(self._pieces, first) if i >= start],
@@ -80,15 +103,15 @@ class Shown:
         self._outputs: list[Output] = []
         self._begun = 0
 
-    def begin(self, request_id: str) -> Output | None:
+    def begin(self, flight: Flight) -> Output | None:
         """A place for a new request; None when there is none."""
         if len(self._outputs) >= self._most:
-            ended = next((o for o in self._outputs if o.state != RUNNING), None)
+            ended = next((o for o in self._outputs if o.flight.outcome), None)
             if ended is None:
                 return None
             self._outputs.remove(ended)
         self._begun += 1
-        output = Output(self._begun, request_id)
+        output = Output(self._begun, flight)
         self._outputs.append(output)
         return output
 

@@ -73,7 +73,7 @@ class Recorder:
         kind, vectors = self._kind or (None, None)
         for i, token in enumerate(tokens.tolist()):
             turn = span.turn_k[i, 0]
-            position = int((rope.keys - turn).abs().sum(-1).argmin())
+            position = int((rope.keys[:, 0] - turn).abs().sum(-1).argmin())
             row = Row(model, token, position, slot + i)
             if model == "draft":
                 row.kind, row.vector = kind, None if vectors is None else vectors[i]

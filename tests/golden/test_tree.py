@@ -17,9 +17,7 @@ def tensor(*values: float) -> Tensor:
 def grown() -> tuple[Growth, list[list[int]]]:
     growth = Growth(torch.tensor([[10, 11]]), tensor(0.6, 0.3)[None])
     rows = [
-        growth.grow(
-            torch.tensor([[[20, 21], [22, 23]]]), tensor(0.5, 0.4, 0.9, 0.05).view(1, 2, 2)
-        )
+        growth.grow(torch.tensor([[[20, 21], [22, 23]]]), tensor(0.5, 0.4, 0.9, 0.05).view(1, 2, 2))
     ]
     beam = [growth.tokens.tolist()[0]]
     rows.append(

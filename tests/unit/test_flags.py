@@ -8,7 +8,7 @@ import pytest
 
 from specbench import flags
 from specbench.cli import build_parser
-from specbench.config import Arrival, SpecConfig
+from specbench.config import Arrival
 from specbench.errors import ConfigError
 from specbench.grid import expand
 
@@ -104,12 +104,15 @@ def test_one_point_is_read_and_checked() -> None:
         flags.point("3,4", "--explain")
 
 
-def test_serve_fills_in_a_chain_and_refuses_a_conflict() -> None:
-    assert flags.single_point(_args("--num-steps", "5", command="serve")) == SpecConfig.chain(5)
-    with pytest.raises(ConfigError, match="num_draft_tokens=16"):
-        flags.single_point(
-            _args("--num-steps", "1", "--topk", "1", "--num-draft-tokens", "16", command="serve")
-        )
+def test_serve_gives_what_was_given_by_the_keys_of_its_config_file() -> None:
+    assert flags.serve_settings(_args(command="serve")) == {}
+    words = ("--num-steps", "5", "--port", "0", "--capture-ids", "2,4", "--threads", "2")
+    assert flags.serve_settings(_args(*words, command="serve")) == {
+        "port": 0,
+        "models": {"capture_ids": (2, 4)},
+        "engine": {"threads": 2},
+        "point": {"num_steps": 5},
+    }
 
 
 def test_only_real_settings_count_as_given() -> None:

@@ -40,8 +40,8 @@ Characters are those of the training text, chat marks included.
 ## Training
 Pre-training: {steps} steps, {tokens:.2f} M tokens (rows of {length}), Muon and AdamW, {target_minutes:.1f} minutes. Then {tune_steps} steps of
 sequence-level unlikelihood on repeated 4-grams of its own greedy text (Welleck et al. 2019, arXiv 1908.04319) mixed with
-the ordinary loss, {tune_minutes:.1f} minutes; share of looping greedy continuations of training prompts (half of them
-document passages), by round: {tune_rounds}.
+the ordinary loss on answers, {tune_minutes:.1f} minutes; share of looping greedy continuations of training prompts (half of
+them document passages), at the start of each round: {tune_rounds}.
 
 Loss a token on answers, on templates and documents that training did not see:
 

@@ -23,9 +23,9 @@ class Plan:
     length: int = 512
     rows: int = 8
     target_steps: int = 660
-    tune_steps: int = 90
+    round_steps: int = 30
     tune_prompts: int = 320
-    policy_prompts: int = 2600
+    policy_prompts: int = 1500
     policy_tokens: int = 112
     draft_steps: int = 640
     draft_rows: int = 2

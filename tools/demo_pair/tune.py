@@ -23,8 +23,12 @@ from tools.demo_pair.optim import Optimiser
 from tools.demo_pair.plan import Plan
 from tools.demo_pair.pretrain import validation
 
-ROUNDS = 3
 Own = tuple[list[int], list[int]]
+
+
+ROUNDS = 3
+CATEGORIES = ("prose", "dialogue")
+MUON_RATE, ADAM_RATE = 4e-3, 6e-4
 
 
 def load_target(plan: Plan, name: str) -> Target:
@@ -34,14 +38,12 @@ def load_target(plan: Plan, name: str) -> Target:
     return model
 
 
-def _prompts(plan: Plan, tokenizer: Tokenizer, round_number: int) -> list[list[int]]:
+def _prompts(plan: Plan, tokenizer: Tokenizer, number: int) -> list[list[int]]:
     """Training prompts of the kinds that may loop: half from documents, half from templates."""
     examples = [ex for ex in corpus.load(plan.path("train.jsonl")) if "+" not in ex.template]
-    rng = random.Random(f"{plan.seed}-tune-{round_number}")
+    rng = random.Random(f"{plan.seed}-tune-{number}")
     open_text = [ex for ex in examples if ":" in ex.template]
-    rest = [
-        ex for ex in examples if ":" not in ex.template and ex.category in ("prose", "dialogue")
-    ]
+    rest = [ex for ex in examples if ":" not in ex.template and ex.category in CATEGORIES]
     half = plan.tune_prompts // 2
     chosen: list[Example] = rng.sample(open_text, min(half, len(open_text)))
     chosen += rng.sample(rest, min(plan.tune_prompts - len(chosen), len(rest)))
@@ -72,13 +74,13 @@ def _answers_loss(model: Target, data: dict[str, Tensor], chosen: Tensor) -> Ten
 
 
 def _round(
-    model: Target, optimiser: Optimiser, owns: list[Own], plan: Plan, done: int
+    model: Target, optimiser: Optimiser, owns: list[Own], plan: Plan, steps: range
 ) -> tuple[float, float]:
     """Steps of one round; returns the last two losses."""
-    data, rng = checkpoint.load(plan.path("train.safetensors")), random.Random(done)
+    data, rng = checkpoint.load(plan.path("train.safetensors")), random.Random(steps.start)
     looping = [own for own in owns if repeated_ngrams(own[1]) > 0.1]
     last = (0.0, 0.0)
-    for index in range(plan.tune_steps // ROUNDS):
+    for step in steps:
         rows = torch.tensor([rng.randrange(len(data["ids"])) for _ in range(plan.rows)])
         loss = plain = _answers_loss(model, data, rows)
         if looping:
@@ -86,7 +88,7 @@ def _round(
             penalty = unlikelihood(model, batch)
             loss, last = plain + penalty, (plain.item(), penalty.item())
         loss.backward()  # type: ignore[no-untyped-call]
-        optimiser.step(done + index)
+        optimiser.step(step)
     return last
 
 
@@ -94,31 +96,25 @@ def stage_tune(plan: Plan) -> None:
     """Rounds of own continuations and unlikelihood steps."""
     begin = clock()
     tokenizer = text.load_tokenizer(plan.path("tokenizer.json"))
-    model = load_target(plan, "target-base.safetensors")
-    end = text.token_id(tokenizer, END)
-    optimiser = Optimiser(model, plan.tune_steps, 0.004, 6e-4)
+    model, end = load_target(plan, "target-base.safetensors"), text.token_id(tokenizer, END)
+    steps = plan.round_steps * ROUNDS
+    optimiser = Optimiser(model, steps, MUON_RATE, ADAM_RATE)
     shares = []
     for number in range(ROUNDS):
         prompts = _prompts(plan, tokenizer, number)
         made = generate(model, prompts, 96, end)
-        share = sum(repeated_ngrams(out[:-1]) >= 0.2 for out in made) / len(made)
-        shares.append(round(share, 3))
-        owns = list(zip(prompts, made, strict=True))
-        losses = _round(model, optimiser, owns, plan, number * (plan.tune_steps // ROUNDS))
+        shares.append(round(sum(repeated_ngrams(out[:-1]) >= 0.2 for out in made) / len(made), 3))
+        span = range(number * plan.round_steps, (number + 1) * plan.round_steps)
+        losses = _round(model, optimiser, list(zip(prompts, made, strict=True)), plan, span)
         plan.log(
             "tune",
-            f"round {number} looping {share:.3f} losses {losses[0]:.3f} {losses[1]:.3f} "
+            f"round {number} looping {shares[-1]:.3f} losses {losses[0]:.3f} {losses[1]:.3f} "
             f"{clock() - begin:.0f} s",
         )
     checkpoint.save(plan.path("target.safetensors"), model.state_dict())
-    losses_by_kind = validation(model, tokenizer, plan)
+    found = validation(model, tokenizer, plan)
+    minutes = (clock() - begin) / 60
     plan.record(
-        "tune",
-        {
-            "minutes": (clock() - begin) / 60,
-            "steps": plan.tune_steps,
-            "looping_by_round": shares,
-            "validation": losses_by_kind,
-        },
+        "tune", {"minutes": minutes, "steps": steps, "looping_by_round": shares, "validation": found}
     )
-    plan.log("tune", f"validation {losses_by_kind}")
+    plan.log("tune", f"validation {found}")

@@ -25,11 +25,11 @@ class RowKind(enum.Enum):
 class Span:
     """Where the rows of one forward stand, where their keys go, and what they may see.
 
-    ``turn_q`` [B, T, 1, 1, D/2] and ``turn_k`` [R, 1, D/2] rotate; ``keys`` [B·Hkv, D, L] and
-    ``values`` [B·Hkv, L, D] are views of the cache by layer; ``mask`` [B, 1, T, L] is added to the
-    scores, None when every row sees all L columns. New keys and values go either to
-    ``key_slots`` / ``value_slots`` (views by layer [T, Hkv, D], one lane) or to the rows ``slots``
-    [R, Hkv] of ``flat_keys`` / ``flat_values``.
+    ``turn_q`` [T, 1, 1, D/2] or [B, T, 1, 1, D/2] and ``turn_k`` [R, 1, D/2] rotate; ``keys``
+    [B·Hkv, D, L] and ``values`` [B·Hkv, L, D] are views of the cache by layer; ``mask``
+    [B, 1, T, L] is added to the scores, None when every row sees all L columns. New keys and
+    values go either to ``key_slots`` / ``value_slots`` (views by layer [T, Hkv, D], one lane) or
+    to the rows ``slots`` [R, Hkv] of ``flat_keys`` / ``flat_values``.
     """
 
     turn_q: Tensor

@@ -44,7 +44,9 @@ class Eagle3Draft:
         self.block = build_block(
             tensors, "midlayer", shape, by_hidden, tensors["midlayer.hidden_norm.weight"], packed
         )
-        if self.dtype in WIDE and not folded and not packed:  # the residual needs the normed value itself
+        if (
+            self.dtype in WIDE and not folded and not packed
+        ):  # the residual needs the normed value itself
             hidden_norm = tensors["midlayer.hidden_norm.weight"]
             self.block.input_norm = Norm(hidden_norm, eps, folded=False)
             self.block.qkv = Projection(by_hidden)
@@ -71,10 +73,10 @@ class Eagle3Draft:
         self.target_ids = ids if offsets is None else ids + offsets.to(ids)
         self._scratch = ScratchCache(shape, self.dtype, self.device)
 
-    @property
-    def read_bytes(self) -> int:
-        """Bytes of weights that one decode reads (fc comes on top in an extend)."""
-        return self.block.bytes + self.head.bytes
+    def read_bytes(self, rows: int, *, extend: bool = False) -> int:
+        """Bytes of weights that a decode of ``rows`` rows reads; an extend also reads fc."""
+        fc = self.fc.read_bytes(rows) if extend else 0
+        return fc + self.block.read_bytes(rows) + self.head.read_bytes(rows)
 
     def hidden(self, vectors: Tensor, kind: RowKind) -> Tensor:
         """Row states h [R, H] from target features [R, A·Ht], or recurrent states as they are.

@@ -11,6 +11,7 @@ Three rearrangements happen once, at load, and leave the mathematics alone:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -20,14 +21,17 @@ from torch import Tensor
 from specbench.modelspec import LayerShape, RopeSpec
 
 WIDE = (torch.float32, torch.float64)
-import os
-PACKED_FROM = int(os.environ.get("PF","1"))
-_PACKED = torch.ops.quantized.linear_dynamic_fp16.default
+PACKED_FROM = 2  # rows; one row is read faster from the float32 matrix
+_packed_product = torch.ops.quantized.linear_dynamic_fp16
 
 
-def can_pack(tensors) -> bool:
-    if os.environ.get("NOPACK"): return False
-    return all(bool(torch.equal(t.half().float(), t)) for t in tensors.values() if t.dim()==2 and t.dtype==torch.float32 and t.device.type=="cpu") and any(t.dtype==torch.float32 for t in tensors.values())
+def can_pack(tensors: Mapping[str, Tensor]) -> bool:
+    """True when the matrices can be kept as float16 without changing any: CPU, float32, FBGEMM."""
+    matrices = [t for t in tensors.values() if t.dim() == 2]
+    return torch.backends.quantized.engine in ("fbgemm", "x86") and all(
+        t.device.type == "cpu" and t.dtype == torch.float32 and torch.equal(t.half().float(), t)
+        for t in matrices
+    )
 
 
 class Projection:
@@ -39,12 +43,11 @@ class Projection:
     plain product of 4 to 8 rows more than the product itself. Measured with benchmarks/engine.py.
     """
 
-    __slots__ = ("bytes", "matrix", "panels")
+    __slots__ = ("matrix", "panels")
 
     def __init__(self, weight: Tensor, *, packed: bool = False) -> None:
         out_width, in_width = weight.shape
         self.panels = None
-        self.bytes = weight.numel() * (2 if packed else weight.element_size())
         if packed:
             self.panels = torch.ops.quantized.linear_prepack_fp16(weight.contiguous(), None)
         grows = out_width >= in_width and weight.device.type == "cpu"
@@ -53,32 +56,38 @@ class Projection:
     def into(self, x: Tensor, out: Tensor) -> None:
         """Write the product [rows, out] to ``out``."""
         if self.panels is not None and x.shape[0] >= PACKED_FROM:
-            out.copy_(_PACKED(x, self.panels))
+            out.copy_(_packed_product(x, self.panels))
         else:
             torch.mm(x, self.matrix, out=out)
 
     def add_to(self, total: Tensor, x: Tensor) -> None:
         """Add the product to ``total`` in place."""
         if self.panels is not None and x.shape[0] >= PACKED_FROM:
-            total.add_(_PACKED(x, self.panels))
+            total.add_(_packed_product(x, self.panels))
         else:
             total.addmm_(x, self.matrix)
 
     def __call__(self, x: Tensor) -> Tensor:
         """The product as a new tensor."""
         if self.panels is not None and x.shape[0] >= PACKED_FROM:
-            return _PACKED(x, self.panels)
+            return _packed_product(x, self.panels)
         return torch.mm(x, self.matrix)
+
+    def read_bytes(self, rows: int) -> int:
+        """Bytes of weights that a product of ``rows`` rows reads."""
+        half = self.panels is not None and rows >= PACKED_FROM
+        return self.matrix.numel() * (2 if half else self.matrix.element_size())
 
 
 class Norm:
     """RMSNorm over the last dimension; ``weight`` None when it is folded into what follows."""
 
-    __slots__ = ("eps", "eps_value", "mean", "weight")
+    __slots__ = ("composed", "eps", "eps_value", "mean", "weight")
 
     def __init__(self, weight: Tensor, eps: float, *, folded: bool) -> None:
         self.weight = None if folded else weight
         self.eps_value = eps
+        self.composed = weight.device.type == "cpu" and weight.dtype in WIDE
         self.eps = torch.tensor(eps, dtype=weight.dtype, device=weight.device)
         self.mean = 1.0 / weight.shape[0]
 
@@ -87,7 +96,7 @@ class Norm:
 
         On a CPU four small calls take half the time of ``F.rms_norm``, which is composed of more.
         """
-        if x.device.type != "cpu" or x.dtype not in WIDE:
+        if not self.composed:
             return F.rms_norm(x, (x.shape[-1],), self.weight, self.eps_value)
         length = torch.linalg.vector_norm(x, 2, -1, True)
         scale = torch.addcmul(self.eps, length, length, value=self.mean).rsqrt_()
@@ -108,7 +117,10 @@ def pair_rows(weight: Tensor, head_dim: int) -> Tensor:
 
 
 class Rope:
-    """Rotations as complex numbers: ``keys`` [length, D/2], and ``queries`` with 1/sqrt(D) in."""
+    """Rotations as complex numbers, shaped to broadcast over heads.
+
+    ``keys`` [length, 1, D/2] and ``queries`` [length, 1, 1, D/2], the latter with 1/sqrt(D) in.
+    """
 
     def __init__(
         self, rope: RopeSpec, head_dim: int, length: int, dtype: torch.dtype, device: torch.device
@@ -121,8 +133,8 @@ class Rope:
         exact = torch.complex(angles.cos(), angles.sin())
         kind = torch.complex128 if dtype == torch.float64 else torch.complex64
         self.length = length
-        self.keys = exact.to(kind)
-        self.queries = (exact * head_dim**-0.5).to(kind)
+        self.keys = exact.to(kind)[:, None]
+        self.queries = (exact * head_dim**-0.5).to(kind)[:, None, None]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -136,10 +148,10 @@ class Block:
     gate_up: Projection
     down: Projection
 
-    @property
-    def bytes(self) -> int:
-        """Bytes of weights that one forward reads."""
-        return self.qkv.bytes + self.out.bytes + self.gate_up.bytes + self.down.bytes
+    def read_bytes(self, rows: int) -> int:
+        """Bytes of weights that a forward of ``rows`` rows reads."""
+        parts = (self.qkv, self.out, self.gate_up, self.down)
+        return sum(part.read_bytes(rows) for part in parts)
 
 
 class Scratch:

@@ -31,7 +31,12 @@ def fused_qkv(tensors: Mapping[str, Tensor], prefix: str, head_dim: int) -> Tens
 
 
 def build_block(
-    tensors: Mapping[str, Tensor], prefix: str, shape: LayerShape, qkv: Tensor, qkv_norm: Tensor, packed: bool
+    tensors: Mapping[str, Tensor],
+    prefix: str,
+    shape: LayerShape,
+    qkv: Tensor,
+    qkv_norm: Tensor,
+    packed: bool,
 ) -> Block:
     """One layer from named tensors; ``qkv`` is given, since a draft cuts it differently."""
     post = tensors[f"{prefix}.post_attention_layernorm.weight"]
@@ -76,10 +81,10 @@ class LlamaTarget:
         self.head = Projection(fold(norm, head) if folded else head, packed=packed)
         self._scratch = ScratchCache(shape, self.dtype, self.device)
 
-    @property
-    def read_bytes(self) -> int:
-        """Bytes of weights that one forward with logits reads."""
-        return sum(block.bytes for block in self.blocks) + self.head.bytes
+    def read_bytes(self, rows: int) -> int:
+        """Bytes of weights that a forward of ``rows`` rows with logits reads."""
+        layers = sum(block.read_bytes(rows) for block in self.blocks)
+        return layers + self.head.read_bytes(rows)
 
     def new_features(self, rows: int) -> Features | None:
         """Room for the captured residual streams of ``rows`` rows; None when none is captured."""

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from specbench.config import SpecConfig
-from specbench.engine.batch import Batch, Sequence
+from specbench.engine.batch import BatchInputs, Sequence
 from specbench.engine.draft import Eagle3Drafter
 from specbench.engine.engine import Engine
 from specbench.engine.kv_cache import KVPool
@@ -47,7 +47,7 @@ def test_chains_are_those_of_the_reference(batch_size: int) -> None:
     for step in range(batch_size + 4):
         if step >= batch_size:
             with torch.inference_mode():
-                batch = Batch.of(engine.scheduler.running, engine.pair.device)
+                batch = BatchInputs(4, engine.pair.device).batch(engine.scheduler.running)
                 tree = engine.drafter.propose(batch)
             for lane, sequence in enumerate(batch.sequences):
                 tokens = tokens_of(sequence)
@@ -68,7 +68,7 @@ def test_trees_score_every_node_as_its_own_chain(batch_size: int) -> None:
     for _ in range(batch_size + 2):
         engine.step()
     with torch.inference_mode():
-        batch = Batch.of(engine.scheduler.running, engine.pair.device)
+        batch = BatchInputs(4, engine.pair.device).batch(engine.scheduler.running)
         tree = engine.drafter.propose(batch)
     ids = reference.target_ids.tolist()
     for lane, sequence in enumerate(batch.sequences):
@@ -145,7 +145,9 @@ def rewrite(pair: TinyPair, folder: Path, config: dict[str, object], **tensors: 
     draft.mkdir(parents=True)
     old = json.loads((pair.draft / "config.json").read_text())
     (draft / "config.json").write_text(json.dumps({**old, **config}))
-    save_file({**load_file(pair.draft / "model.safetensors"), **tensors}, draft / "model.safetensors")
+    save_file(
+        {**load_file(pair.draft / "model.safetensors"), **tensors}, draft / "model.safetensors"
+    )
     return dataclasses.replace(pair, draft=draft)
 
 
@@ -161,7 +163,9 @@ class Flagged(Reference):
             g = rms(g, self.d["input_norm.weight"], eps)
         if "fc_norm" in self.flags:
             parts = g.split(width, -1)
-            g = torch.cat([rms(p, self.d[f"fc_norm.{j}.weight"], eps) for j, p in enumerate(parts)], -1)
+            g = torch.cat(
+                [rms(p, self.d[f"fc_norm.{j}.weight"], eps) for j, p in enumerate(parts)], -1
+            )
         return g
 
     def layer(
@@ -180,7 +184,13 @@ class Flagged(Reference):
         return out, logits
 
     def _from(
-        self, _: Tensor, hidden: Tensor, normed: Tensor, tokens: Tensor, positions: Tensor, seen: Tensor
+        self,
+        _: Tensor,
+        hidden: Tensor,
+        normed: Tensor,
+        tokens: Tensor,
+        positions: Tensor,
+        seen: Tensor,
     ) -> tuple[Tensor, Tensor]:
         from tests.reference import attention, mlp
 
@@ -192,7 +202,9 @@ class Flagged(Reference):
         return out, rms(out, d["norm.weight"], eps) @ d["lm_head.weight"].T
 
 
-@pytest.mark.parametrize("flag", ["norm_before_residual", "norm_before_fc", "fc_norm", "norm_output"])
+@pytest.mark.parametrize(
+    "flag", ["norm_before_residual", "norm_before_fc", "fc_norm", "norm_output"]
+)
 def test_norm_flags(tmp_path: Path, flag: str) -> None:
     pair = write_pair(tmp_path / "base", skilled=False, noise=1.0)
     width, extra = pair.shape.hidden, {}
@@ -213,7 +225,7 @@ def test_norm_flags(tmp_path: Path, flag: str) -> None:
     engine.step()
     for _ in range(3):
         with torch.inference_mode():
-            batch = Batch.of(engine.scheduler.running, engine.pair.device)
+            batch = BatchInputs(4, engine.pair.device).batch(engine.scheduler.running)
             tree = engine.drafter.propose(batch)
         tokens = tokens_of(batch.sequences[0])
         assert tree.tokens[0].tolist() == [tokens[-1], *reference.chain(tokens, 3)]

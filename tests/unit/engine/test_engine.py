@@ -17,7 +17,16 @@ from specbench.engine.verify import Verdict
 from specbench.errors import BackendError, ConfigError, EngineError
 from specbench.request import Request
 from specbench.trace import Finish
-from tests.drive import CHAINS, TREES, Outcome, accept_length, drive, new_engine, new_request, prompts
+from tests.drive import (
+    CHAINS,
+    TREES,
+    Outcome,
+    accept_length,
+    drive,
+    new_engine,
+    new_request,
+    prompts,
+)
 from tests.reference import Reference
 from tests.tiny import shared_pair
 
@@ -109,7 +118,9 @@ def test_an_oracle_draft_reaches_the_bound(
     engine.drafter = Scripted(known, steps, right=True)
     outcomes = drive(engine, longer)
     assert accept_length(outcomes) == steps + 1
-    assert [o.ids for o in outcomes] == [p.ids[: len(o.ids)] for o, p in zip(outcomes, plain[:3], strict=True)]
+    assert [o.ids for o in outcomes] == [
+        p.ids[: len(o.ids)] for o, p in zip(outcomes, plain[:3], strict=True)
+    ]
 
 
 def test_a_draft_that_is_always_wrong_changes_nothing(
@@ -219,9 +230,7 @@ def test_configure_is_refused_while_requests_run(engine: Engine, requests: list[
 
 
 def test_sampling_depends_on_the_seed_and_not_on_the_batch(engine: Engine) -> None:
-    asked = [
-        new_request(f"r{i}", p, 16, temperature=1.0, seed=i) for i, p in enumerate(prompts(3))
-    ]
+    asked = [new_request(f"r{i}", p, 16, temperature=1.0, seed=i) for i, p in enumerate(prompts(3))]
     outputs = []
     for batch_size in (1, 3):
         engine.configure(CHAINS[2], batch_size)

@@ -53,6 +53,17 @@ def test_numbers_survive_the_file(found: tuple[SummaryRow, ...]) -> None:
             assert float(line["speedup"]) == pytest.approx(row.speedup, rel=1e-5)
 
 
+def test_energy_per_accepted_draft_is_a_column_only_where_it_was_measured(
+    found: tuple[SummaryRow, ...],
+) -> None:
+    assert "energy_j_per_accepted" not in summary_csv_text(found)
+    first = dataclasses.replace(found[0], energy_j_per_accepted=0.5, request_rate=2.5)
+    header, line, other, *_ = summary_csv_text((first, *found[1:])).splitlines()
+    assert header.endswith(",energy_j_per_accepted,request_rate")
+    assert line.endswith(",0.5,2.5")
+    assert other.endswith(",,")
+
+
 def test_request_rate_comes_last_and_only_in_an_open_loop(found: tuple[SummaryRow, ...]) -> None:
     open_loop = tuple(dataclasses.replace(row, request_rate=2.5) for row in found)
     assert summary_csv_text(open_loop).splitlines()[0].endswith(",request_rate")
