@@ -113,7 +113,8 @@ def choose(engine: Engine, asked: Sequence[Request]) -> tuple[list[Case], int]:
 
 def run_engine(engine: Engine, request: Request) -> tuple[tuple[int, ...], float, list[StepTrace]]:
     """Output ids, seconds from submission to the last token, and steps of one request."""
-    steps, output = [], ()
+    steps: list[StepTrace] = []
+    output: tuple[int, ...] = ()
     begun = time.perf_counter_ns()
     engine.submit(request)
     while not engine.idle:
@@ -128,7 +129,8 @@ def transformers_arm(target: Path, dtype: str) -> Callable[[Case], tuple[tuple[i
     """A function that generates a case with transformers and says how long it took."""
     from transformers import AutoModelForCausalLM
 
-    model = AutoModelForCausalLM.from_pretrained(target, dtype=getattr(torch, dtype)).eval()
+    model: Any = AutoModelForCausalLM.from_pretrained(target, dtype=getattr(torch, dtype))
+    model.eval()
 
     def generate(case: Case) -> tuple[tuple[int, ...], float]:
         ids = torch.tensor([case.prompt])

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from specbench import demo, flags
 from specbench.backends.base import Backend, BackendFacts, GapProbe
-from specbench.collectors.live import Recorder
+from specbench.collectors.exposition import Metrics
 from specbench.collectors.points import name_points
 from specbench.collectors.publish import publishing
 from specbench.conclude import conclude, facts_json
@@ -256,8 +256,20 @@ def serve(args: argparse.Namespace, console: Console) -> int:
     def started(server: RunningServer) -> None:
         console.print(f"{config.point.spec.point_id} on {server.url}", markup=False)
 
-    def recorder(facts: BackendFacts) -> Recorder:
-        return new_recorder(f"serve-{_stamp()}", facts, backend)
+    def tell(text: str) -> None:
+        log.warning("gpu", text=text)
 
-    service = run_service(backend, config, api_key=key, log=log, started=started, recorder=recorder)
-    return run_async(service)
+    with contextlib.ExitStack() as stack:
+
+        def metrics(facts: BackendFacts) -> Metrics:
+            page = Metrics(new_recorder(f"serve-{_stamp()}", facts, backend))
+            place = Place(device=config.engine.device)
+            gpus = stack.enter_context(watch_gpus(place, facts, keep=False, tell=tell))
+            if gpus.series is not None:
+                page.registry.register(gpus.series)
+            return page
+
+        service = run_service(
+            backend, config, api_key=key, log=log, started=started, metrics=metrics
+        )
+        return run_async(service)

@@ -67,10 +67,8 @@ class LiveView:
         self._draw()
 
     def began(self, job: Job) -> LiveView:
-        """A block begins; the view itself watches it."""
-        before = self._job
-        if before is None or (before.point, before.batch_size) != (job.point, job.batch_size):
-            self._tap.switch(job.point.spec, job.batch_size)
+        """A block begins, whose figures start afresh; the view itself watches it."""
+        self._tap.switch(job.point.spec, job.batch_size)
         self._job = job
         return self
 

@@ -28,6 +28,7 @@ class Tab:
         self._socket = socket
         self._numbers = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._loaded = asyncio.Event()
         self.problems: list[str] = []
 
     async def listen(self) -> None:
@@ -40,7 +41,9 @@ class Tab:
                 self._note(data["method"], data.get("params", {}))
 
     def _note(self, method: str, params: dict[str, Any]) -> None:
-        if method == "Runtime.exceptionThrown":
+        if method == "Page.loadEventFired":
+            self._loaded.set()
+        elif method == "Runtime.exceptionThrown":
             self.problems.append(str(params["exceptionDetails"]))
         elif method == "Runtime.consoleAPICalled" and params["type"] in ("error", "warning"):
             self.problems.append(str(params["args"]))
@@ -69,10 +72,12 @@ class Tab:
                 await asyncio.sleep(0.05)
 
     async def open(self, url: str) -> None:
-        """Load a page."""
+        """Load a page and wait until it is there."""
         for domain in ("Runtime", "Log", "Page"):
             await self.call(f"{domain}.enable")
+        self._loaded.clear()
         await self.call("Page.navigate", url=url)
+        await asyncio.wait_for(self._loaded.wait(), STARTS_WITHIN_S)
 
     async def screenshot(self) -> bytes:
         """The whole page as a PNG."""

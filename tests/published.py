@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from specbench.collectors import text
+from specbench.collectors.exposition import Metrics
 from specbench.collectors.gpu import GpuSampler
 from specbench.collectors.gpu_series import GpuSeries
 from specbench.collectors.live import EngineState, Recorder
@@ -49,13 +49,14 @@ class Published:
     """The page, and what feeds it."""
 
     def __init__(self, run_id: str, sampler: GpuSampler) -> None:
-        self._gpus = GpuSeries(sampler)
         self._cells = [
             Cell(spec=spec, batch_size=4, temperature=0.0, workload=WORKLOAD) for spec in SPECS
         ]
         run = {"run_id": run_id, "version": "1", "backend": "b", "target": "t", "draft": "d"}
         self._recorder = Recorder(run, state=_state)
         self._recorder.plan(self._cells * 300, saved=10)
+        self._metrics = Metrics(self._recorder)
+        self._metrics.registry.register(GpuSeries(sampler))
         self._turn = 0
         self._lock = threading.Lock()
 
@@ -66,8 +67,7 @@ class Published:
             for cell in self._cells:
                 self._run(cell)
             self._recorder.block_saved()
-            found = text.page(self._recorder.families(), openmetrics=False)
-            return found + text.page(self._gpus.families(), openmetrics=False)
+            return self._metrics.page()[0]
 
     def _run(self, cell: Cell) -> None:
         record = self._recorder.begin(cell)

@@ -8,15 +8,16 @@ OMP_WAIT_POLICY=PASSIVE.
 
 Stages, in order; each reads what the one before left in ``--work``, so ``--stage`` (a comma list)
 resumes anywhere, and the two long ones go on from their last checkpoint. Minutes are those of two
-quiet cores with AVX2 and no bf16 instructions, for the shipped sizes:
+busy cores with AVX2 and no bf16 instructions (bf16 autocast is slower than fp32 there), for the
+shipped sizes and ``--compile``:
 
     corpus     0.3   11 MB of text: templates of five categories, novels, manuals, library code
     tokenizer  0.3   byte-level BPE of 4,096; 2.9 M tokens packed into rows of 512
-    target     42    660 steps of 4,096 tokens: 7.0 M parameters, Muon and AdamW
-    tune        5    60 steps of unlikelihood on the target's own repeated 4-grams
-    policy      4    the target's own answers to training prompts
-    draft      15    six training-time-test steps on that text: 1.3 M parameters
-    export     0.1   target/ and draft/ in fp16 (16.9 MB)
+    target     45    660 steps of 4,096 tokens: 7.0 M parameters, Muon and AdamW
+    tune       10    90 steps on answers, with unlikelihood of the target's own repeated 4-grams
+    policy      3    the target's own answers to 1,500 training prompts
+    draft       9    300 steps with six training-time-test steps on that text
+    export     0.1   target/ and draft/ in fp16
     evaluate   0.5   accept lengths, accuracy and loops on workloads/default
     cards      0.1   README.md of both
 
@@ -39,12 +40,12 @@ if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tools.demo_pair.cards import stage_cards
-from tools.demo_pair.distil import stage_draft
+from tools.demo_pair.distil import stage_draft, stage_draft_again
 from tools.demo_pair.evaluate import stage_evaluate
 from tools.demo_pair.export import stage_export
 from tools.demo_pair.model import Shape
 from tools.demo_pair.plan import Plan
-from tools.demo_pair.policy import stage_policy
+from tools.demo_pair.policy import stage_policy, stage_policy_again
 from tools.demo_pair.pretrain import stage_corpus, stage_target, stage_tokenizer
 from tools.demo_pair.tune import stage_tune
 
@@ -55,6 +56,8 @@ STAGES: dict[str, Callable[[Plan], None]] = {
     "tune": stage_tune,
     "policy": stage_policy,
     "draft": stage_draft,
+    "policy-again": stage_policy_again,
+    "draft-again": stage_draft_again,
     "export": stage_export,
     "evaluate": stage_evaluate,
     "cards": stage_cards,
@@ -80,6 +83,8 @@ def parser() -> argparse.ArgumentParser:
     parse.add_argument("--work", type=Path, required=True, help="text, checkpoints and the log")
     parse.add_argument("--stage", default="all", help=f"all, or some of {','.join(STAGES)}")
     parse.add_argument("--steps-scale", type=float, default=1.0, help="multiplies every step count")
+    parse.add_argument("--policy-prompts", type=int, default=Plan.policy_prompts)
+    parse.add_argument("--draft-steps", type=int, default=Plan.draft_steps, help="before scaling")
     parse.add_argument("--threads", type=int, default=2)
     parse.add_argument("--seed", type=int, default=Plan.seed)
     parse.add_argument("--compile", action="store_true", help="torch.compile the target's training")
@@ -109,6 +114,8 @@ def make_plan(args: argparse.Namespace) -> Plan:
             policy_prompts=20,
             policy_tokens=24,
             draft_steps=6,
+            again_prompts=20,
+            again_steps=4,
             draft_rows=4,
             validation=4,
         )
@@ -121,11 +128,12 @@ def make_plan(args: argparse.Namespace) -> Plan:
         shape=shape,
         seed=args.seed,
         compile=args.compile,
-        documents=not args.no_documents,
+        documents=not args.no_documents, policy_prompts=args.policy_prompts,
+        draft_steps=args.draft_steps,
     )
     steps = {
         name: max(1, round(getattr(plan, name) * args.steps_scale))
-        for name in ("target_steps", "round_steps", "draft_steps")
+        for name in ("target_steps", "round_steps", "draft_steps", "again_steps")
     }
     return dataclasses.replace(plan, **steps)
 

@@ -67,7 +67,9 @@ def read_draft(
     spec = _spec(folder, keys, kind, capture)
     _check_target(spec, target, keys.source)
     _check_tensors(folder, spec)
-    return spec, folder
+    maps: dict[str, TensorEntry] = {n: folder.tensors[n] for n in MAPS if n in folder.tensors}
+    policy = check_vocab_map(folder.path, maps, spec.vocab, spec.draft_vocab)
+    return replace(spec, d2t_policy=policy), folder
 
 
 def _format(folder: Folder) -> DraftFormat:
@@ -169,7 +171,7 @@ def _draft_vocab(keys: Keys, vocab: int) -> int:
 
 
 def _spec(folder: Folder, keys: Keys, kind: DraftFormat, capture: Capture) -> DraftSpec:
-    """What the config and the tensor names say; nothing is compared yet but the vocabulary map."""
+    """What the config and the tensor names say; nothing is compared yet."""
     physical, source = capture
     shape, vocab = layer_shape(keys), keys.integer("vocab_size")
     draft_vocab = _draft_vocab(keys, vocab)
@@ -177,7 +179,6 @@ def _spec(folder: Folder, keys: Keys, kind: DraftFormat, capture: Capture) -> Dr
     own_embedding = "embed_tokens.weight" in folder.tensors
     has_width = keys.raw("target_hidden_size") is not None
     keys.raw("target_model_type")  # names the target's family; the target itself is at hand
-    maps: dict[str, TensorEntry] = {n: folder.tensors[n] for n in MAPS if n in folder.tensors}
     spec = DraftSpec(
         file_format=kind.name,
         n_layers=keys.integer("num_hidden_layers"),
@@ -195,7 +196,7 @@ def _spec(folder: Folder, keys: Keys, kind: DraftFormat, capture: Capture) -> Dr
         norm_output=keys.flag("norm_output", default=False),
         embed_policy="own" if own_embedding else "shared: the draft ships none",
         head_policy=TIED if tied else "own",
-        d2t_policy=check_vocab_map(folder.path, maps, vocab, draft_vocab),
+        d2t_policy="",
         dtype=_dtype(folder),
     )
     keys.done()

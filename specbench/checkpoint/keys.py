@@ -126,7 +126,8 @@ def layer_shape(keys: Keys) -> LayerShape:
         head_dim = hidden // heads
     if heads % kv_heads or head_dim % 2:
         raise CheckpointError(
-            f"{keys.source}: {heads} query heads, {kv_heads} key heads, head_dim {head_dim}.",
+            f"{keys.source}: num_attention_heads={heads}, num_key_value_heads={kv_heads}, "
+            f"head_dim={head_dim}.",
             expected="Query heads a multiple of key heads, and an even head_dim.",
         )
     keys.must_be("hidden_act", "silu")

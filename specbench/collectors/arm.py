@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from specbench.backends.base import Event
 from specbench.collectors import catalogue as c
@@ -37,6 +38,13 @@ class Bins:
         """One observation."""
         self.counts[bisect_left(self._bounds_ns, time_ns)] += 1
         self.total_ns += time_ns
+
+    def add_all(self, times_ns: Iterable[int]) -> None:
+        """Many at once."""
+        bounds_ns, counts = self._bounds_ns, self.counts
+        for time_ns in times_ns:
+            counts[bisect_left(bounds_ns, time_ns)] += 1
+            self.total_ns += time_ns
 
     def lines(self, series: c.Series, of: str) -> Iterator[str]:
         """As lines, in seconds; ``of`` are the labels."""
@@ -95,7 +103,7 @@ class ArmRecord:
         self._accepted[accepted] += 1
         self._drafted += step.drafted
         self._emitted += step.emitted
-        if step.batch == 1 or self._first_of(step.batch_step):
+        if step.batch == 1 or self._first_of(step.batch_step):  # alone: it is the forward
             parts = self._parts
             draft, extend, verify, other = (
                 step.draft_ns, step.extend_ns, step.verify_ns, step.other_ns,
@@ -122,7 +130,7 @@ class ArmRecord:
         if trace.warmup:
             return
         self._lines = None
-        sums = sums_of(trace)
+        sums = sums_of(replace(trace, steps=()) if trace.steps else trace)  # steps are counted
         self._outcomes[trace.finish] += 1
         self._prompt += trace.usage.prompt_tokens or 0
         # Deliveries were counted as they came; a server may have said only now what they held.
@@ -150,8 +158,7 @@ class ArmRecord:
         for bins, time_ns in ((self._ttft, ttft_ns(sums)), (self._tpot, tpot_ns(sums))):
             if time_ns is not None:
                 bins.add(time_ns)
-        for gap_ns in chunk_gaps_ns(sums):
-            self._gap.add(gap_ns)
+        self._gap.add_all(chunk_gaps_ns(sums))
 
     def lines(self) -> Mapping[str, bytes]:
         """The lines of each family that has some, by its name; kept until something is counted."""
@@ -162,9 +169,10 @@ class ArmRecord:
         return self._lines
 
     def _families(self) -> Iterator[tuple[c.Series, Iterator[str]]]:
+        steps = sum(self._accepted) + self._unplaced_steps
         yield c.POINT_INFO, self._info()
         for series, value in (
-            (c.VERIFY_STEPS, sum(self._accepted) + self._unplaced_steps),
+            (c.VERIFY_STEPS, steps),
             (c.DRAFTED, self._drafted),
             (c.EMITTED, self._emitted),
             (c.OUTPUT, self._output),
@@ -172,8 +180,10 @@ class ArmRecord:
             (c.LOOPING, self._looping),
         ):
             yield series, iter((text.sample(series.name, self._labels, value),))
-        yield c.DRAFTED_AT, self._positions(c.DRAFTED_AT, self._depths)
-        yield c.ACCEPTED_AT, self._positions(c.ACCEPTED_AT, self._accepted)
+        # By position only where that of every step is known: 0 would say that none was reached.
+        if sum(self._depths) == steps:
+            yield c.DRAFTED_AT, self._positions(c.DRAFTED_AT, self._depths)
+        yield c.ACCEPTED_AT, self._accepted_at()
         yield c.REQUESTS, self._requests()
         yield c.ACCEPTED, self._accepted_per_step()
         for series, bins in (
@@ -200,7 +210,12 @@ class ArmRecord:
         reached = list(itertools.accumulate(reversed(steps_by[1 : last + 1])))
         for position, steps in enumerate(reversed(reached), start=1):
             yield text.sample(series.name, f'{self._labels},position="{position}"', steps)
-        if series is c.ACCEPTED_AT and self._unplaced_accepted:
+
+    def _accepted_at(self) -> Iterator[str]:
+        series = c.ACCEPTED_AT
+        if not self._unplaced_steps:
+            yield from self._positions(series, self._accepted)
+        if self._unplaced_accepted:
             of = f'{self._labels},position="{UNKNOWN}"'
             yield text.sample(series.name, of, self._unplaced_accepted)
 

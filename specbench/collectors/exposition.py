@@ -44,7 +44,7 @@ class Metrics:
         self.registry = CollectorRegistry(auto_describe=False)
         self.recorder = recorder
         self._scraped_ns: deque[int] = deque(maxlen=4)
-        self._scraped = asyncio.Event()
+        self._last: asyncio.Event | None = None
 
     def page(self, accept: str = "") -> tuple[bytes, str]:
         """The page and its content type for a scraper that sends this ``Accept`` header."""
@@ -59,12 +59,14 @@ class Metrics:
 
     async def answer(self, http: web.Request) -> web.StreamResponse:
         """The handler; a scrape counts when its last byte has been handed over."""
+        last = self._last  # set when this page already shows the end
         body, kind = self.page(http.headers.get("Accept", ""))
         response = web.Response(body=body, headers={"Content-Type": kind})
         await response.prepare(http)
         await response.write_eof()
         self._scraped_ns.append(time.perf_counter_ns())
-        self._scraped.set()
+        if last is not None:
+            last.set()
         return response
 
     async def last_scrape(self, limit_s: float | None = None) -> bool:
@@ -74,11 +76,11 @@ class Metrics:
             limit_s: how long; None waits for twice the longest of the last gaps between scrapes,
                 at most a minute, or for 5 s when fewer than two were seen.
         """
-        self._scraped.clear()
+        self._last = asyncio.Event()
         limit = self._patience_s() if limit_s is None else limit_s
         try:
             async with asyncio.timeout(limit):
-                await self._scraped.wait()
+                await self._last.wait()
         except TimeoutError:
             return False
         return True
@@ -111,7 +113,7 @@ class MetricsServer:
         Raises:
             ConfigError: the address cannot be used, or it is beyond loopback and there is no key.
         """
-        if not api_key and not _is_loopback(host):
+        if not api_key and not is_loopback(host):
             raise ConfigError(
                 f"Metrics on {host} can be read by other machines without a key.",
                 expected="Beyond 127.0.0.1 an API key is required.",
@@ -144,7 +146,8 @@ class MetricsServer:
         await self._runner.cleanup()
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """True for an address that only this machine can reach."""
     if host == "localhost":
         return True
     try:

@@ -23,13 +23,18 @@ LEAST_INTERVAL_S = 0.02  # counters of the device change no faster
 _PATIENCE_S = 2.0  # for a reading that is under way: a driver may hang
 _NS_PER_S = 1_000_000_000
 
-Notice = Callable[[str, str, Severity, str], None]  # key that is said once, code, severity, text
+_HUNG = "hung"
+
+Notice = Callable[[str, str, str], None]  # a key, said once; the caveat's code and text
 
 
 class GpuSampler:
     """Samples ``gpus`` and, of MIG instances, the GPU that they are part of; a context manager.
 
     Entering takes the first sample and starts the thread; leaving stops it and closes ``nvml``.
+    By label of each GPU: ``latest`` are the last samples, without GPUs that are lost; ``energy_j``
+    adds up from the first sample and stays when a GPU is lost; ``errors`` counts readings that
+    failed.
 
     Args:
         nvml: open; the sampler closes it.
@@ -50,11 +55,12 @@ class GpuSampler:
     ) -> None:
         self.interval_s = interval_s
         self.latest: Mapping[str, GpuSample] = {}
+        self.energy_j: Mapping[str, float] = {}
         self.errors: Counter[str] = Counter()
         self._nvml = nvml
         self._keep = keep
         self._tell = tell
-        self._caveats: dict[str, Caveat] = {}
+        self._caveats: Mapping[str, Caveat] = {}
         self._meters = [
             _Meter(Reader(nvml.library, gpu, counters), self._notice)
             for gpu, counters in _rows(nvml.gpus, gpus)
@@ -81,9 +87,9 @@ class GpuSampler:
 
     def __exit__(self, *exc: object) -> None:
         self._stop.set()
-        self._thread.join(_PATIENCE_S + self.interval_s)
+        self._thread.join(_PATIENCE_S)
         if self._thread.is_alive():
-            self._hung()  # closing NVML under a call in progress could crash the process
+            self._say_hung()  # closing NVML under a call in progress could crash the process
         else:
             self._nvml.close()
 
@@ -91,10 +97,11 @@ class GpuSampler:
         """Sample now, and hand over what was kept since the last call.
 
         The last sample of each GPU is handed over again next time, so that a window that begins
-        between two calls has a sample on both sides of its start.
+        between two calls has a sample on both sides of its start. A driver that hangs is waited
+        for once.
         """
-        if not self._lock.acquire(timeout=_PATIENCE_S):
-            self._hung()
+        if not self._lock.acquire(timeout=0 if _HUNG in self._caveats else _PATIENCE_S):
+            self._say_hung()
             return ()
         try:
             self._sample_all()
@@ -126,21 +133,21 @@ class GpuSampler:
             self.errors[meter.label] += failures
             if sample is not None:
                 now[meter.label] = sample
+        # Replaced, never changed, as caveats are: another thread may be reading them.
         self.latest = now
+        known = {label: s.energy_j for label, s in now.items() if s.energy_j is not None}
+        self.energy_j = {**self.energy_j, **known}
         if self._keep:
             self._kept.extend(now.values())
 
-    def _hung(self) -> None:
-        self._notice(
-            "hung",
-            "gpu_lost",
-            Severity.WARNING,
-            "NVML does not answer any more: GPU figures end here",
-        )
+    def _say_hung(self) -> None:
+        self.latest = {}
+        self._notice(_HUNG, "gpu_lost", "NVML does not answer any more: GPU figures end here")
 
-    def _notice(self, key: str, code: str, severity: Severity, text: str) -> None:
+    def _notice(self, key: str, code: str, text: str) -> None:
         if key not in self._caveats:
-            self._caveats[key] = Caveat(code=code, severity=severity, text=text)
+            caveat = Caveat(code=code, severity=Severity.WARNING, text=text)
+            self._caveats = {**self._caveats, key: caveat}
             self._tell(text)
 
 
@@ -205,10 +212,11 @@ class _Meter:
     def _say_what_failed(self, gave_up: Mapping[str, str], failed: Mapping[str, str]) -> None:
         for name, why in gave_up.items():
             if name in self._answered:  # one that never answered is simply not there
-                text = f"no longer tells {name} ({why}): that figure ends here"
+                then = "it is added up from power" if name == "energy" else "that figure ends here"
+                text = f"no longer tells {name} ({why}): {then}"
                 self._say(f"{name}:gone", "gpu_counter_lost", text)
         for name, why in failed.items():
             self._say(f"{name}:failed", "gpu_samples_missing", f"did not tell {name} once ({why})")
 
     def _say(self, key: str, code: str, what: str) -> None:
-        self._notice(f"{self.label}:{key}", code, Severity.WARNING, f"GPU {self.label} {what}")
+        self._notice(f"{self.label}:{key}", code, f"GPU {self.label} {what}")

@@ -6,12 +6,12 @@ more, its counters stand still; what a GPU cannot tell has no series.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from specbench.collectors import catalogue, text
+from specbench.collectors import catalogue
 from specbench.collectors.catalogue import Kind, Series
 from specbench.collectors.gpu import GpuSampler
 from specbench.gpu_samples import CHOSEN, REASONS, GpuSample
@@ -34,45 +34,33 @@ _SLOWING = tuple(name for name in REASONS.values() if name not in CHOSEN)
 
 
 class GpuSeries(Collector):
-    """Exposes ``sampler``: as lines through ``families``, or in a registry (``register`` it)."""
+    """Exposes ``sampler`` in the registry that it is registered in."""
 
     def __init__(self, sampler: GpuSampler) -> None:
         self._sampler = sampler
-        self._energy: dict[str, float] = {}
-
-    def families(self) -> Iterator[tuple[Series, Sequence[bytes]]]:
-        """The series as they are now with their lines, as ``text.page`` takes them."""
-        for series, rows in self._now().items():
-            lines = (
-                text.sample(series.name, text.labels(series.labels, labels), value)
-                for labels, value in rows
-            )
-            yield series, [line.encode() for line in lines]
 
     def describe(self) -> Iterable[Family]:
-        """The families without samples: a registry refuses a second owner of a name."""
+        """The families without samples, by which a registry refuses a second owner of a name."""
         return [_family(series) for series in _SERIES]
 
     def collect(self) -> Iterator[Family]:
-        """The series as they are now, for a registry."""
-        for series, rows in self._now().items():
-            family = _family(series)
-            for labels, value in rows:
-                family.add_metric(labels, value)
-            yield family
-
-    def _now(self) -> Values:
+        """The families as they are now; one that nothing is known of is left out."""
         values: Values = {series: [] for series in _SERIES}
         for sample in self._sampler.latest.values():
             for series, labels, value in _values(sample):
                 values[series].append(((sample.gpu, *labels), value))
-            if sample.energy_j is not None:
-                self._energy[sample.gpu] = sample.energy_j
-        values[catalogue.GPU_ENERGY] = [((gpu,), joules) for gpu, joules in self._energy.items()]
+        values[catalogue.GPU_ENERGY] = [
+            ((gpu,), joules) for gpu, joules in self._sampler.energy_j.items()
+        ]
         values[catalogue.GPU_LOST] = [
             ((gpu,), float(self._sampler.errors[gpu])) for gpu in self._sampler.labels
         ]
-        return values
+        for series, rows in values.items():
+            family = _family(series)
+            for labels, value in rows:
+                family.add_metric(labels, value)
+            if rows:
+                yield family
 
 
 def _family(series: Series) -> Family:

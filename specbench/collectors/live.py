@@ -82,11 +82,15 @@ class Recorder:
     def plan(self, cells: Sequence[Cell], *, saved: int) -> None:
         """A sweep begins: the cell of each of its blocks, and how many were there already.
 
+        The lines of all arms are written now, so that no block is held up by the first scrape.
+
         Raises:
             ConfigError: as ``register``.
         """
         self.register(cells)
         self._planned, self._saved = len(cells), saved
+        for arm in self._arms.values():
+            arm.lines()
 
     def block_saved(self) -> None:
         """One more block is on disk."""

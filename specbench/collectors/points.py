@@ -51,14 +51,14 @@ def name_points(cells: Iterable[Cell]) -> dict[Cell, str]:
         raise ConfigError(
             f"{len(known)} points would be {len(known)} label values in Prometheus.",
             expected=f"At most {MOST_POINTS} per process: each brings some two hundred series.",
-            todo="Split the grid over several runs, or leave --metrics-port out.",
+            todo="Split the grid over several runs, or run it without metrics.",
         )
     for cell in known:
         if cell.spec.num_steps > MOST_POSITIONS:
             raise ConfigError(
                 f"{cell.spec.point_id} drafts {cell.spec.num_steps} positions.",
                 expected=f"At most {MOST_POSITIONS} are label values in Prometheus.",
-                todo="Lower num_steps, or leave --metrics-port out.",
+                todo="Lower num_steps, or run it without metrics.",
             )
     workloads = len({cell.workload for cell in known}) > 1
     temperatures = len({cell.temperature for cell in known}) > 1

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from prometheus_client.registry import Collector
 
-from specbench.collectors.exposition import Metrics, MetricsServer
+from specbench.collectors.exposition import Metrics, MetricsServer, is_loopback
 from specbench.collectors.live import Recorder
 from specbench.collectors.push import check_target, push
 from specbench.errors import ConfigError, SpecbenchError
@@ -26,7 +26,8 @@ class PublishConfig:
 
     ``listen`` is PORT or HOST:PORT (0 takes a free port), ``push`` an address for ``push``.
     ``linger_s`` is how long the last scrape is waited for; None decides by the scraper's own
-    interval (``Metrics.last_scrape``). ``api_key`` is wanted from scrapers when it is set.
+    interval (``Metrics.last_scrape``). ``api_key`` is wanted from scrapers beyond loopback only:
+    it may be there for the outside server that is measured.
 
     Raises:
         ConfigError: a value that cannot be meant.
@@ -118,7 +119,9 @@ async def publishing(
     server = None
     if config.listen is not None:
         try:
-            server = await MetricsServer.start(metrics, *config.address(), api_key=config.api_key)
+            host, port = config.address()
+            key = None if is_loopback(host) else config.api_key
+            server = await MetricsServer.start(metrics, host, port, api_key=key)
             tell(f"metrics on {server.url}")
         except ConfigError as error:
             tell(f"metrics are not served, the run goes on: {error}")

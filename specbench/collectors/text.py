@@ -68,7 +68,7 @@ def page(families: Iterable[tuple[Series, Sequence[bytes]]], *, openmetrics: boo
     """Families with their lines, one after another; those without a line are left out."""
     parts: list[bytes] = []
     for series, lines in families:
-        if lines:
+        if any(lines):
             parts.append(head(series, openmetrics=openmetrics).encode())
             parts.extend(lines)
     return b"".join(parts)

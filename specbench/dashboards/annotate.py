@@ -110,6 +110,7 @@ class RunAnnotations:
         self._say = say
         self._waiting: queue.Queue[Annotation | None] = queue.Queue(MOST_WAITING)
         self._failed = threading.Event()
+        self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._work, name="annotations", daemon=True)
 
     def __enter__(self) -> RunAnnotations:
@@ -119,10 +120,9 @@ class RunAnnotations:
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         how = "ended" if kind is None else f"stopped ({kind.__name__})"
         self._add(f"Run {self._run_id} {how}")
-        if not self._failed.is_set():
-            self._waiting.put(None)
-            self._thread.join(LAST_WAIT_S)
-        if self._thread.is_alive() and not self._failed.is_set():
+        self._put(None)
+        self._thread.join(0 if self._failed.is_set() else LAST_WAIT_S)
+        if self._thread.is_alive():
             self._fail("Grafana is too slow")
 
     def started(self, jobs: int, done: int) -> None:
@@ -141,12 +141,15 @@ class RunAnnotations:
         )
 
     def _add(self, text: str, *tags: str, lasted_ms: int | None = None) -> None:
-        if self._failed.is_set():
-            return
         now = _now_ms()
         begun = now if lasted_ms is None else now - lasted_ms
         until = None if lasted_ms is None else now
-        mark = Annotation(text=text, tags=(*self._tags, *tags), at_ms=begun, until_ms=until)
+        self._put(Annotation(text=text, tags=(*self._tags, *tags), at_ms=begun, until_ms=until))
+
+    def _put(self, mark: Annotation | None) -> None:
+        """Hand over to the thread; None ends it. Never waits."""
+        if self._failed.is_set():
+            return
         try:
             self._waiting.put_nowait(mark)
         except queue.Full:
@@ -160,8 +163,12 @@ class RunAnnotations:
                 self._fail(str(error))
 
     def _fail(self, why: str) -> None:
-        self._failed.set()
-        self._say(f"Annotations are no longer posted, the run goes on: {why}")
+        """Say it and stop posting; whichever thread comes second says nothing."""
+        with self._lock:
+            first = not self._failed.is_set()
+            self._failed.set()
+        if first:
+            self._say(f"Annotations are no longer posted, the run goes on: {why}")
 
 
 def _now_ms() -> int:

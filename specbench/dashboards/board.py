@@ -60,7 +60,22 @@ def from_series(
 ) -> Json:
     """A variable with the values that ``label`` of ``series`` has in the shown time."""
     query = f"label_values({series.name}{within}, {label})"
-    found: Json = {
+    found = _asked(name, text, query)
+    if several:
+        found |= {"multi": True, "includeAll": True, "allValue": ".*", "sort": 7}
+        found["current"] = {"text": ["All"], "value": ["$__all"]}
+    return found
+
+
+def from_expr(name: str, label: str, expr: str, *, text: str) -> Json:
+    """A variable with the values that ``label`` has in the result of ``expr``."""
+    found = _asked(name, text, f"query_result(group by ({label}) ({expr}))")
+    return found | {"regex": f'/{label}="([^"]*)"/', "sort": 7}
+
+
+def _asked(name: str, text: str, query: str) -> Json:
+    """A variable of one value that Prometheus is asked for; newest names first."""
+    return {
         "type": "query",
         "name": name,
         "label": text,
@@ -68,26 +83,23 @@ def from_series(
         "query": {"query": query, "refId": "variable"},
         "refresh": 2,
         "regex": "",
-        "sort": 7 if several else 8,
+        "sort": 8,
         "hide": 0,
-        "multi": several,
-        "includeAll": several,
+        "multi": False,
+        "includeAll": False,
     }
-    if several:
-        found |= {"allValue": ".*", "current": {"text": ["All"], "value": ["$__all"]}}
-    return found
 
 
-def choice(name: str, values: Sequence[str], *, text: str) -> Json:
-    """A variable with fixed values, the first one chosen."""
-    options = [{"text": v, "value": v, "selected": v == values[0]} for v in values]
+def choice(name: str, values: Sequence[str], *, chosen: str, text: str) -> Json:
+    """A variable with fixed values, ``chosen`` at first."""
+    options = [{"text": v, "value": v, "selected": v == chosen} for v in values]
     return {
         "type": "custom",
         "name": name,
         "label": text,
         "query": ",".join(values),
         "options": options,
-        "current": options[0],
+        "current": next(option for option in options if option["selected"]),
         "hide": 0,
         "multi": False,
         "includeAll": False,

@@ -17,6 +17,7 @@ from specbench.errors import OutputError
 
 ALERT_LABELS = ("alertname", "alertstate")
 _VALUES_OF = re.compile(r"label_values\((?P<of>.*),\s*(?P<label>\w+)\)")
+_RESULT_OF = re.compile(r"query_result\((?P<of>.*)\)")
 _LEGEND = re.compile(r"{{\s*(\w+)\s*}}")
 Known = Mapping[str, frozenset[str]]
 
@@ -120,14 +121,17 @@ def _read_board(path: Path) -> Json:
 def _check_variable(variable: Json, known: Known) -> Iterator[str]:
     query = variable["query"]
     text = query["query"] if isinstance(query, dict) else str(query)
-    match = _VALUES_OF.fullmatch(text.strip())
-    if match is None:
-        yield f"{text!r} is not label_values(series, label)."
+    if match := _RESULT_OF.fullmatch(text):
+        label = variable["regex"].split("=")[0].strip("/")
+    elif match := _VALUES_OF.fullmatch(text):
+        label = match["label"]
+    else:
+        yield f"{text!r} is neither label_values(series, label) nor query_result(expression)."
         return
     yield from check_expr(match["of"], known)
     present = _labels(names_in(match["of"]), known)
-    if present is not None and match["label"] not in present:
-        yield f"{match['of']} has no label {match['label']}.{_meant(match['label'], present)}"
+    if present is not None and label not in present:
+        yield f"{match['of']} has no label {label}.{_meant(label, present)}"
 
 
 def _check_target(target: Json, known: Known) -> Iterator[str]:

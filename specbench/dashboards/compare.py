@@ -23,7 +23,7 @@ def compare() -> Json:
         from_series("run_b", "run_id", cat.RUN_INFO, text="Run B", several=False),
         from_series("point", "point", cat.POINT_INFO, text="Point", several=True),
         typed("shift", "1ms", text="Show B from so long ago (1ms: now; -2h: later)"),
-        choice("resolution", ("5s", "1s", "15s", "1m"), text="Scrape interval"),
+        choice("resolution", ("1s", "5s", "15s", "1m"), chosen="5s", text="Scrape interval"),
     ]
     rows = [
         Row(panels=[(_both(*what), 12) for what in _FIGURES[:2]]),

@@ -5,14 +5,14 @@ from __future__ import annotations
 from specbench.collectors import catalogue as cat
 from specbench.dashboards import promql as q
 from specbench.dashboards.board import Row, board, choice, from_series
-from specbench.dashboards.panels import Json, Query, bars, heatmap, stat, timeseries
+from specbench.dashboards.gpu import gpu_rows
+from specbench.dashboards.panels import Json, Query, bars, heatmap, timeseries
 from specbench.dashboards.promql import Scope, select
 
 NOW = Scope()
 WINDOW = Scope(span="$window")
 HERE = 'instance=~"$instance"'
 POINT = "{{instance}} {{point}}"
-GPU = "{{instance}} GPU {{gpu}}"
 
 
 def live_run() -> Json:
@@ -27,7 +27,7 @@ def live_run() -> Json:
             several=True,
             within='{instance=~"$instance"}',
         ),
-        choice("window", ("5m", "1m", "15m", "1h", "6h"), text="Window of speedup"),
+        choice("window", ("1m", "5m", "15m", "1h", "6h"), chosen="5m", text="Window of speedup"),
     ]
     rows = [
         Row(heading="Acceptance", panels=[(_accept_length(), 12), (_speedup(), 12)]),
@@ -35,10 +35,7 @@ def live_run() -> Json:
         Row(heading="Speed", panels=[(_tokens(), 8), (_break_even(), 8), (_parts(), 8)]),
         Row(heading="Latency", panels=[(_ttft(), 8), (_tpot(), 8), (_gap(), 8)]),
         Row(heading="Load", panels=[(make(), 6) for make in (_queue, _kv, _outcomes, _looping)]),
-        Row(
-            heading="GPU", panels=[(_utilisation(), 6), (_power(), 6), (_heat(), 6), (_clock(), 6)]
-        ),
-        Row(panels=[(_memory(), 6), (_throttled(), 6), (_joules(), 8), (_lost(), 4)]),
+        *gpu_rows(WINDOW),
     ]
     return board(
         "specbench-live",
@@ -83,7 +80,7 @@ def _survival() -> Json:
         "chosen points, within the window. For a tree, position is depth.",
         [
             Query(
-                expr=q.survival(WINDOW, by=("job", "instance")),
+                expr=f"sort_desc({q.survival(WINDOW, by=('job', 'instance'))})",
                 legend="{{instance}} position {{position}}",
                 instant=True,
             )
@@ -231,82 +228,4 @@ def _looping() -> Json:
         "length flatters the draft.",
         [Query(expr=q.ratio(looping, ended), legend=POINT)],
         unit="percentunit",
-    )
-
-
-def _gauge(title: str, about: str, expr: str, unit: str, legend: str = GPU) -> Json:
-    return timeseries(title, about, [Query(expr=expr, legend=legend)], unit=unit)
-
-
-def _utilisation() -> Json:
-    return _gauge(
-        "GPU utilisation",
-        "Share of time with a kernel running, which is not how busy the kernel keeps the device.",
-        select(cat.GPU_UTILISATION, HERE),
-        "percentunit",
-    )
-
-
-def _power() -> Json:
-    return _gauge("GPU power", "Power draw.", select(cat.GPU_POWER, HERE), "watt")
-
-
-def _heat() -> Json:
-    return _gauge("GPU temperature", "Core.", select(cat.GPU_TEMPERATURE, HERE), "celsius")
-
-
-def _clock() -> Json:
-    return _gauge(
-        "GPU clocks",
-        "By domain. A clock that falls under load is a throttled device.",
-        select(cat.GPU_CLOCK, HERE),
-        "hertz",
-        f"{GPU} {{{{domain}}}}",
-    )
-
-
-def _memory() -> Json:
-    used, total = select(cat.GPU_MEMORY, HERE), select(cat.GPU_MEMORY_TOTAL, HERE)
-    return timeseries(
-        "GPU memory",
-        "In use, and all there is.",
-        [Query(expr=used, legend=f"{GPU} used"), Query(expr=total, legend=f"{GPU} all")],
-        unit="bytes",
-    )
-
-
-def _throttled() -> Json:
-    return _gauge(
-        "GPU throttled",
-        "1 while this reason slows the clocks: figures of that time are not comparable.",
-        f"{select(cat.GPU_THROTTLED, HERE)}",
-        "none",
-        f"{GPU} {{{{reason}}}}",
-    )
-
-
-def _joules() -> Json:
-    return timeseries(
-        "Energy per token",
-        "Energy of all devices ÷ emitted tokens, and ÷ accepted drafts, of all points that ran "
-        "within the window.",
-        [
-            Query(expr=q.joules_per(WINDOW, cat.EMITTED), legend="{{instance}} per emitted token"),
-            Query(
-                expr=q.joules_per(WINDOW, cat.ACCEPTED_AT),
-                legend="{{instance}} per accepted draft",
-            ),
-        ],
-        unit="joule",
-    )
-
-
-def _lost() -> Json:
-    return stat(
-        "GPU samples that failed",
-        "Since the sampler began. Above 0, the GPU panels have holes.",
-        [Query(expr=select(cat.GPU_LOST, HERE), legend=GPU, instant=True)],
-        unit="none",
-        steps=(("green", None), ("orange", 1)),
-        named=True,
     )

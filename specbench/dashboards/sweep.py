@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from specbench.collectors import catalogue as cat
 from specbench.dashboards import promql as q
-from specbench.dashboards.board import Row, board, choice, from_series
+from specbench.dashboards.board import Row, board, choice, from_expr, from_series
 from specbench.dashboards.panels import Json, Query, stat, table, timeseries
 from specbench.dashboards.promql import Scope
 
@@ -19,14 +19,14 @@ def sweep() -> Json:
     variables = [
         from_series("run", "run_id", cat.RUN_INFO, text="Run", several=False),
         *(
-            from_series(name, name, cat.POINT_INFO, text=text, several=False)
+            from_expr(name, name, _so_far(q.select(cat.POINT_INFO)), text=text)
             for name, text in (
                 ("workload", "Workload"),
                 ("batch_size", "Batch size"),
                 ("temperature", "Temperature"),
             )
         ),
-        choice("resolution", ("5s", "1s", "15s", "1m"), text="Scrape interval"),
+        choice("resolution", ("1s", "5s", "15s", "1m"), chosen="5s", text="Scrape interval"),
     ]
     rows = [
         Row(height=4, panels=[(_progress(), 4), (_left(), 4), (_best(), 8), (_longest(), 8)]),
@@ -56,14 +56,11 @@ def _so_far(expr: str) -> str:
 
 
 def _progress() -> Json:
+    share = q.ratio(q.select(cat.BLOCKS_DONE), q.select(cat.BLOCKS))
     return stat(
         "Blocks saved",
         "Blocks on disk ÷ blocks of the sweep.",
-        [
-            Query(
-                expr=_so_far(q.ratio(q.select(cat.BLOCKS_DONE), q.select(cat.BLOCKS))), instant=True
-            )
-        ],
+        [Query(expr=_so_far(share), instant=True)],
         unit="percentunit",
         decimals=0,
     )
@@ -87,13 +84,7 @@ def _best() -> Json:
         "Best speedup so far",
         "The point with the highest speedup of all cells: tokens per step ÷ step time, over the "
         f"baseline of the same workload, batch size and temperature. {RUN}",
-        [
-            Query(
-                expr=f"topk(1, {_so_far(q.speedup(SO_FAR))})",
-                legend="{{point}}",
-                instant=True,
-            )
-        ],
+        [Query(expr=f"topk(1, {_so_far(q.speedup(SO_FAR))})", legend="{{point}}", instant=True)],
         unit="none",
         steps=(("red", None), ("green", 1)),
         named=True,

@@ -96,7 +96,7 @@ class Graphs:
         if self.mode is GraphMode.EMULATED:
             return _Recorded(signature, region())
         # Regions are idempotent until the next one writes, so warming up repeats no harm.
-        stream = torch.cuda.Stream(self._device)
+        stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]  # torch has no types here
         stream.wait_stream(torch.cuda.current_stream(self._device))
         with torch.cuda.stream(stream):
             for _ in range(self.WARM_UPS):

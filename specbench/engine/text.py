@@ -33,7 +33,7 @@ class TextCodec:
             )
         try:
             self.tokenizer = Tokenizer.from_str(path.read_text(encoding="utf-8"))
-        except ValueError as error:  # what the library raises for a file that it cannot parse
+        except Exception as error:
             raise CheckpointError(f"{path} cannot be read: {error}.") from error
         settings_path = folder / "tokenizer_config.json"
         settings = read_json(settings_path) if settings_path.exists() else {}
@@ -146,8 +146,8 @@ class TextStream:
 
     def _without_stop(self, piece: str) -> str:
         """Cut at the first stop string; hold back an end that could become one."""
-        if not self._stops:
-            return piece
+        if not self._stops or self.stopped:
+            return "" if self.stopped else piece
         text = self._held + piece
         found = [at for stop in self._stops if (at := text.find(stop)) >= 0]
         if found:

@@ -31,7 +31,7 @@ def repeated_share(tokens: Sequence[Hashable]) -> float | None:
     """
     if len(tokens) < LEAST_TOKENS:
         return None
-    grams = [tuple(tokens[i : i + GRAM]) for i in range(len(tokens) - GRAM + 1)]
+    grams = list(zip(*(tokens[i:] for i in range(GRAM)), strict=False))
     return 1 - len(set(grams)) / len(grams)
 
 

@@ -16,6 +16,7 @@ from specbench.backends.base import Backend, BackendFacts
 from specbench.collectors.exposition import METRICS, Metrics, scrape
 from specbench.config import SpecConfig
 from specbench.errors import ConfigError
+from specbench.serve_config import LimitsConfig
 from specbench.server.fields import RefusedError
 from specbench.server.generate_route import generate
 from specbench.server.info_routes import (
@@ -35,7 +36,6 @@ from specbench.server.refusals import log_refusals
 from specbench.server.replies import MAX_BODY_BYTES, errors_as_json
 from specbench.server.service import SERVICE, Service
 
-_PASSIVE = socket.AI_PASSIVE
 HAS_KEY = web.AppKey("has_key", bool)
 _OPEN_PATHS = frozenset({"/", "/health", "/healthz", "/readyz"})
 _ROUTES = (
@@ -62,10 +62,7 @@ def build_app(
     batch_size: int,
     model: str | None = None,
     api_key: str | None = None,
-    max_body_bytes: int = 2 * 1024 * 1024,
-    max_in_flight: int = 1024,
-    live_clients: int = 16,
-    live_outputs: int = 8,
+    limits: LimitsConfig = LimitsConfig(),  # noqa: B008  # frozen
     log: JsonLog | None = None,
     metrics: Metrics | None = None,
 ) -> web.Application:
@@ -79,41 +76,40 @@ def build_app(
         model: the name to serve under; None takes the target's.
         api_key: when given, every route but the health checks and the live page (which holds
             no data, and asks for the key) wants it as a bearer token.
-        max_body_bytes: larger bodies are answered with 413.
-        max_in_flight: further requests are answered with 429.
-        live_clients: how many may watch the live page at once.
-        live_outputs: how many of the last outputs it shows; 0 shows none.
+        limits: of bodies, requests in flight, and the live page.
         log: gets a line per request and per refusal; None logs nothing.
         metrics: what ``GET /metrics`` shows, and the recorder of what is served; None has neither.
     """
-    middlewares: list[Middleware] = [] if log is None else [log_refusals(log)]
-    middlewares.append(errors_as_json)
-    if api_key:
-        middlewares.append(_key_check(api_key))
-    app = web.Application(middlewares=middlewares, client_max_size=max_body_bytes)
-    app[MAX_BODY_BYTES] = max_body_bytes
+    middlewares = _middlewares(api_key, log)
+    app = web.Application(middlewares=middlewares, client_max_size=limits.max_body_bytes)
+    app[MAX_BODY_BYTES] = limits.max_body_bytes
     app[HAS_KEY] = bool(api_key)
-    live = LiveTap(spec, batch_size, most_outputs=live_outputs)
+    live = LiveTap(spec, batch_size, most_outputs=limits.live_outputs)
     about = {"model": model or facts.target, "draft": facts.draft, "version": __version__}
     if metrics is not None:
         app[METRICS] = metrics
         app.router.add_get("/metrics", scrape)
-    app[HUB] = LiveHub(tap=live, most_clients=live_clients, about=about)
-    app.cleanup_ctx.append(app[HUB].run)
-    app.on_shutdown.append(app[HUB].close)
+    app[HUB] = LiveHub(tap=live, most_clients=limits.live_clients, about=about)
+    app[HUB].join_app(app)
     app[SERVICE] = Service(
         backend,
         facts,
         model=model or facts.target,
         spec=spec,
         batch_size=batch_size,
-        max_in_flight=max_in_flight,
+        max_in_flight=limits.max_in_flight,
         live=live,
         log=log,
         recorder=None if metrics is None else metrics.recorder,
     )
     app.add_routes(_ROUTES)
     return app
+
+
+def _middlewares(api_key: str | None, log: JsonLog | None) -> list[Middleware]:
+    """From the outermost on: the log sees what errors have become."""
+    logged = [] if log is None else [log_refusals(log)]
+    return [*logged, errors_as_json, *([_key_check(api_key)] if api_key else [])]
 
 
 def _key_check(api_key: str) -> Middleware:
@@ -179,8 +175,7 @@ async def serve(
         ConfigError: no key beyond loopback, or the address cannot be used.
     """
     check_address(host, port, has_key=app[HAS_KEY])
-    if host == "localhost":
-        host = "127.0.0.1"  # port 0 would give its two addresses two different ports
+    host = _numeric(host)
     # A handler is cancelled when its client goes away, which cancels the request in the engine.
     runner = web.AppRunner(
         app, access_log=None, handler_cancellation=True, shutdown_timeout=drain_s
@@ -209,14 +204,21 @@ def check_address(host: str, port: int, *, has_key: bool) -> None:
     if not 0 <= port <= 65535:
         raise ConfigError(f"port={port}.", expected="A TCP port, or 0 for a free one.")
     try:
-        where = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=_PASSIVE)[0]
-        with socket.socket(where[0], where[1]) as trial:
+        family, kind, _, _, address = socket.getaddrinfo(
+            _numeric(host) or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        with socket.socket(family, kind) as trial:
             if os.name == "posix":  # as asyncio does: a port in TIME_WAIT is free
                 trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            trial.bind(where[4])
+            trial.bind(address)
             trial.listen(1)
     except OSError as error:
         raise _cannot_listen(host, port, error) from None
+
+
+def _numeric(host: str) -> str:
+    """One address for localhost: port 0 would give its two addresses two different ports."""
+    return "127.0.0.1" if host == "localhost" else host
 
 
 def _cannot_listen(host: str, port: int, error: OSError) -> ConfigError:

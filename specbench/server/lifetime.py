@@ -10,7 +10,6 @@ from collections.abc import Callable
 from specbench import __version__
 from specbench.backends.base import Backend, BackendFacts
 from specbench.collectors.exposition import Metrics
-from specbench.collectors.live import Recorder
 from specbench.serve_config import ServeConfig
 from specbench.server.app import RunningServer, build_app, check_address, serve
 from specbench.server.logs import JsonLog
@@ -26,7 +25,7 @@ async def run_service(
     api_key: str | None,
     log: JsonLog,
     started: Callable[[RunningServer], None],
-    recorder: Callable[[BackendFacts], Recorder] | None = None,
+    metrics: Callable[[BackendFacts], Metrics] | None = None,
 ) -> int:
     """Serve until SIGINT or SIGTERM, then let the requests in flight end.
 
@@ -39,8 +38,7 @@ async def run_service(
         api_key: wanted from every client.
         log: gets start, drain, stop and a line per request.
         started: called once the server listens.
-        recorder: makes what ``/metrics`` counts in, once the backend is open; None has no such
-            page.
+        metrics: makes what ``/metrics`` shows, once the backend is open; None has no such page.
 
     Returns:
         The exit code: 0 when every request ended, 3 when the limit cut some off.
@@ -51,44 +49,55 @@ async def run_service(
         SpecbenchError: the models cannot be loaded.
     """
     check_address(config.host, config.port, has_key=bool(api_key))
-    spec, limits = config.point.spec, config.limits
     try:
         facts = await backend.open()
-        await backend.configure(spec, config.batch_size)
-        app = build_app(
-            backend,
-            facts,
-            spec=spec,
-            batch_size=config.batch_size,
-            api_key=api_key,
-            max_body_bytes=limits.max_body_bytes,
-            max_in_flight=limits.max_in_flight,
-            live_clients=limits.live_clients,
-            live_outputs=limits.live_outputs,
-            log=log,
-            metrics=None if recorder is None else Metrics(recorder(facts)),
-        )
-        server = await serve(app, config.host, config.port, drain_s=FLUSH_S)
+        await backend.configure(config.point.spec, config.batch_size)
         told = _first_signal()
-        log.info(
-            "start",
-            url=server.url,
-            point=spec.point_id,
-            batch_size=config.batch_size,
-            target=facts.target,
-            draft=facts.draft,
-            version=__version__,
-            pid=os.getpid(),
-            api_key=bool(api_key),
+        server = await _listen(
+            backend, facts, config, api_key, log, None if metrics is None else metrics(facts)
         )
         started(server)
         log.info("drain", signal=(await told).name, in_flight=server.in_flight)
-        cut_off = await server.drain(limits.drain_s)
+        cut_off = await server.drain(config.limits.drain_s)
         await server.stop()
         log.write("warning" if cut_off else "info", "stop", {"cut_off": cut_off})
     finally:
         await backend.close()
     return 3 if cut_off else 0
+
+
+async def _listen(
+    backend: Backend,
+    facts: BackendFacts,
+    config: ServeConfig,
+    api_key: str | None,
+    log: JsonLog,
+    metrics: Metrics | None,
+) -> RunningServer:
+    """Put an open backend behind its routes, and log that it serves."""
+    app = build_app(
+        backend,
+        facts,
+        spec=config.point.spec,
+        batch_size=config.batch_size,
+        api_key=api_key,
+        limits=config.limits,
+        log=log,
+        metrics=metrics,
+    )
+    server = await serve(app, config.host, config.port, drain_s=FLUSH_S)
+    log.info(
+        "start",
+        url=server.url,
+        point=config.point.spec.point_id,
+        batch_size=config.batch_size,
+        target=facts.target,
+        draft=facts.draft,
+        version=__version__,
+        pid=os.getpid(),
+        api_key=bool(api_key),
+    )
+    return server
 
 
 def _first_signal() -> asyncio.Future[signal.Signals]:

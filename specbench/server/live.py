@@ -26,7 +26,7 @@ _FORWARDS_KEPT = 256
 
 @dataclass(slots=True, kw_only=True)
 class Second:
-    """Sums of one second. ``at`` counts seconds from the tap's start.
+    """Sums of one second. ``at`` counts seconds from the tap's start, ``epoch`` switches of point.
 
     ``accepted_by[j]`` and ``depth_by[j]`` count steps that accepted j drafts or drafted to depth
     j. Wall times are added once per forward, however many requests took part (semantics.md 7).
@@ -34,6 +34,7 @@ class Second:
 
     at: int
     point_id: str
+    epoch: int = 0
     tokens: int = 0
     verify_steps: int = 0
     accepted: int = 0
@@ -44,6 +45,17 @@ class Second:
     extend_ns: int = 0
     verify_ns: int = 0
     other_ns: int = 0
+
+    @property
+    def accept_length(self) -> float | None:
+        """1 + accepted / verify steps; None without a step."""
+        return 1 + self.accepted / self.verify_steps if self.verify_steps else None
+
+    @property
+    def step_ms(self) -> float | None:
+        """Mean wall time of a forward; None when none was timed."""
+        whole = self.draft_ns + self.extend_ns + self.verify_ns + self.other_ns
+        return whole / self.forwards / 1e6 if self.forwards else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,8 +88,10 @@ def figures(seconds: Iterable[Second]) -> Figures:
     steps, forwards = sum(s.verify_steps for s in kept), sum(s.forwards for s in kept)
     accepted_by, depth_by = Counter[int](), Counter[int]()
     for second in kept:
-        accepted_by.update(second.accepted_by)
-        depth_by.update(second.depth_by)
+        for depth, steps_there in second.depth_by.items():
+            depth_by[depth] += steps_there
+        for accepted, steps_there in second.accepted_by.items():
+            accepted_by[accepted] += steps_there
     deepest = max(depth_by, default=0)
     parts = None
     if forwards:
@@ -125,7 +139,7 @@ class LiveTap:
         self._shown = Shown(most_outputs)
         self._forwards: set[int] = set()
         self._forward_order: deque[int] = deque()
-        self._spec, self._batch_size = spec, batch_size
+        self._spec, self._batch_size, self._epoch = spec, batch_size, 0
         self.running = 0
         self.queued = 0
         self.tokens = 0
@@ -135,7 +149,7 @@ class LiveTap:
     def switch(self, spec: SpecConfig, batch_size: int) -> None:
         """Another point runs from now on; its figures start afresh."""
         self._spec, self._batch_size = spec, batch_size
-        self._seconds.append(Second(at=self._at(), point_id=spec.point_id))
+        self._epoch += 1
         self._forwards.clear()
         self._forward_order.clear()
 
@@ -182,8 +196,8 @@ class LiveTap:
             flight.output.end()
 
     def figures(self) -> Figures:
-        """Of the point that runs, over the window."""
-        return figures(s for s in self._recent() if s.point_id == self._spec.point_id)
+        """Since the last switch, and at most over the window."""
+        return figures(s for s in self._recent() if s.epoch == self._epoch)
 
     def tokens_per_s(self) -> float:
         """Mean over the last whole seconds; 0 while nothing comes."""
@@ -241,9 +255,11 @@ class LiveTap:
     def _second(self, now_ns: int) -> Second:
         """The sums of the second that ``now_ns`` lies in."""
         at = (now_ns - self._start_ns) // NS_PER_S
-        if not self._seconds or self._seconds[-1].at != at:
-            self._seconds.append(Second(at=at, point_id=self._spec.point_id))
-        return self._seconds[-1]
+        last = self._seconds[-1] if self._seconds else None
+        if last is None or last.at != at or last.epoch != self._epoch:
+            last = Second(at=at, point_id=self._spec.point_id, epoch=self._epoch)
+            self._seconds.append(last)
+        return last
 
     def _recent(self) -> list[Second]:
         oldest = self._at() - WINDOW_S
@@ -259,11 +275,10 @@ class LiveTap:
 
 def _row(second: Second) -> dict[str, Any]:
     """One second for a chart."""
-    seen = figures([second])
     return {
         "at": second.at,
         "point": second.point_id,
-        "accept_length": seen.accept_length,
+        "accept_length": second.accept_length,
         "tokens": second.tokens,
-        "step_ms": None if seen.parts_ms is None else sum(seen.parts_ms.values()),
+        "step_ms": second.step_ms,
     }

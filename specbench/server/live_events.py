@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from aiohttp import web
 
@@ -20,11 +21,19 @@ from specbench.server.replies import event, start_events
 BEAT = b": still here\n\n"
 
 
+class Connection(Protocol):
+    """A transport, of asyncio or of uvloop."""
+
+    def abort(self) -> None:
+        """Break it off; what was not sent is dropped."""
+        ...
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class Client:
     """One reader: messages that wait for it (None ends the stream), and its connection."""
 
-    transport: asyncio.BaseTransport | None
+    connection: Connection | None
     queue: asyncio.Queue[bytes | None]
 
 
@@ -53,20 +62,25 @@ class LiveHub:
     _sent_ns: int = 0
     _closed: bool = False
 
-    async def run(self, _: web.Application) -> AsyncIterator[None]:
-        """Publish while the application lives (an aiohttp ``cleanup_ctx``)."""
+    def join_app(self, app: web.Application) -> None:
+        """Publish while ``app`` lives."""
+        app.cleanup_ctx.append(self._run)
+        app.on_shutdown.append(self._close)
+
+    async def _run(self, _: web.Application) -> AsyncIterator[None]:
+        """Publish while the application lives."""
         task = asyncio.get_running_loop().create_task(self._publish_always())
         yield
         task.cancel()
         await asyncio.wait([task])
 
-    async def close(self, _: web.Application) -> None:
+    async def _close(self, _: web.Application) -> None:
         """End every stream, so that a shutdown need not wait for them."""
         self._closed = True
         for client in list(self.clients):
             self._give(client, None)
 
-    def join(self, transport: asyncio.BaseTransport | None) -> Client:
+    def join(self, connection: Connection | None) -> Client:
         """Take a client; its first message is the whole state.
 
         Raises:
@@ -81,7 +95,7 @@ class LiveHub:
                 status=503,
                 code="too_many_viewers",
             )
-        client = Client(transport=transport, queue=asyncio.Queue(self.backlog))
+        client = Client(connection=connection, queue=asyncio.Queue(self.backlog))
         client.queue.put_nowait(event({"about": self.about, **self.tap.state()[0]}))
         self.clients.add(client)
         return client
@@ -111,8 +125,8 @@ class LiveHub:
             client.queue.put_nowait(message)
         except asyncio.QueueFull:
             self.leave(client)
-            if isinstance(client.transport, asyncio.WriteTransport):
-                client.transport.abort()  # ends the handler, which may be stuck in a write
+            if client.connection is not None:
+                client.connection.abort()  # ends the handler, which may be stuck in a write
 
     async def _publish_always(self) -> None:
         while True:

@@ -20,7 +20,7 @@ from tests.programs import need
 from tests.prometheus_server import RULES, PrometheusServer, free_port, prometheus
 
 ROOT = Path(__file__).parents[2]
-GRID = ("--num-steps", "0,1,3", "--topk", "1,2", "--num-draft-tokens", "4", "--batch-size", "1,2")
+GRID = ("--num-steps", "0,1,3", "--topk", "1,2", "--num-draft-tokens", "4", "--batch-size", "2")
 SIZE = ("--requests", "6", "--blocks", "2", "--max-tokens", "8", "--temperature", "0,1")
 AGES = "[1h]"  # series of a process that has ended are stale, not gone
 
@@ -75,20 +75,27 @@ def _start(pair: tiny.TinyPair, out: Path, *more: str) -> subprocess.Popen[str]:
     )
 
 
+def _end(process: subprocess.Popen[str]) -> str:
+    """What it has written, once it has ended; ten minutes are for a machine that is busy."""
+    try:
+        return process.communicate(timeout=600)[0]
+    finally:
+        process.kill()
+        process.wait()
+
+
 @pytest.fixture(scope="module")
 def pair() -> tiny.TinyPair:
     return tiny.shared_pair()
 
 
 @pytest.fixture(scope="module")
-def watched(
-    pair: tiny.TinyPair, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Watched]:
+def watched(pair: tiny.TinyPair, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
     out, port = tmp_path_factory.mktemp("runs") / "watched", free_port()
     with prometheus(tmp_path_factory.mktemp("prometheus"), [f"127.0.0.1:{port}"]) as server:
         server.until("up == 0")  # it knows the target, which is not there yet
         process = _start(pair, out, *GRID, *SIZE, "--metrics-port", str(port))
-        said, _ = process.communicate(timeout=240)
+        said = _end(process)
         assert process.returncode == 0, said
         yield Watched(out=out, server=server, said=said)
 
@@ -101,7 +108,7 @@ def test_totals_by_promql_are_those_of_the_summary(watched: Watched) -> None:
     tokens = watched.last("specbench_output_tokens_total", "point")
     ended = watched.last("specbench_requests_total", "point")
 
-    assert len(rows) == len(points) == len(set(points.values())) == 4 * 2 * 2
+    assert len(rows) == len(points) == len(set(points.values())) == 4 * 2
     for row in rows:
         point = (points[_cell(row)],)
         assert steps[point] == int(row["verify_steps"])
@@ -141,7 +148,7 @@ def test_the_sweep_says_where_and_ends_with_everything_saved(watched: Watched) -
     assert "metrics on http://127.0.0.1:" in watched.said
     assert "nobody has scraped" not in watched.said
     saved = watched.last("specbench_sweep_blocks_saved")
-    assert saved == watched.last("specbench_sweep_blocks") == {(): 4 * 2 * 2 * 2}
+    assert saved == watched.last("specbench_sweep_blocks") == {(): 4 * 2 * 2}
     info = watched.server.query(f"last_over_time(specbench_run_info{AGES})")
     assert [(one.labels["run_id"], one.labels["backend"]) for one in info] == [
         ("watched", "inprocess")
@@ -149,16 +156,18 @@ def test_the_sweep_says_where_and_ends_with_everything_saved(watched: Watched) -
 
 
 def test_the_rules_gave_the_figures_of_the_summary(watched: Watched) -> None:
-    found = watched.server.query(f'last_over_time(specbench:accept_length:mean{{arm="spec"}}{AGES})')
+    found = watched.server.query(
+        f'last_over_time(specbench:accept_length:mean{{arm="spec"}}{AGES})'
+    )
     means = {one.labels["point"]: one.value for one in found}
     with (watched.out / "summary.csv").open(encoding="utf-8", newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["category"] == "all"]
     # arms of the first cell: their last block was long over when the rules were evaluated last
-    (row,) = [r for r in rows if _cell(r) == ("k3", "default", "1", "0")]
+    (row,) = [r for r in rows if _cell(r) == ("k3", "default", "2", "0")]
     point = watched.points()[_cell(row)]
     assert means[point] == pytest.approx(float(row["accept_length"]), rel=1e-5)
     speedups = watched.server.query(f"last_over_time(specbench:speedup:mean{AGES})")
-    assert len(speedups) == 3 * 2 * 2
+    assert len(speedups) == 3 * 2
     assert all(one.value > 0 for one in speedups)
 
 
@@ -183,7 +192,7 @@ def test_a_taken_port_and_a_silent_receiver_do_not_stop_a_sweep(
         process = _start(
             pair, tmp_path / "run", *small, "--metrics-port", port, "--metrics-push", nowhere
         )
-        said, _ = process.communicate(timeout=120)
+        said = _end(process)
 
     assert process.returncode == 0, said
     assert f"the run goes on: Metrics cannot be served on 127.0.0.1:{port}" in said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 from pathlib import Path
 
@@ -10,10 +11,10 @@ import pytest
 from specbench import cli
 
 
-@pytest.mark.parametrize("command", ["sweep", "serve", "report"])
+@pytest.mark.parametrize("command", ["sweep", "serve", "report", "dashboards", "dashboards push"])
 def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
-        cli.main([command, "--help"])
+        cli.main([*command.split(), "--help"])
     assert stopped.value.code == 0
     assert f"specbench {command}" in capsys.readouterr().out
 
@@ -47,12 +48,19 @@ def test_explain_draws_and_runs_nothing(capsys: pytest.CaptureFixture[str]) -> N
     assert "the 15 most probable of 36" in capsys.readouterr().out
 
 
+def _options(parser: argparse.ArgumentParser) -> set[str]:
+    """The options of a parser and of all its subcommands; argparse has no public way."""
+    found: set[str] = set()
+    for action in parser._actions:
+        found |= set(action.option_strings)
+        if isinstance(action, argparse._SubParsersAction):
+            found = found.union(*map(_options, action.choices.values()))
+    return found
+
+
 def test_every_flag_named_in_the_docs_exists() -> None:
     root = Path(__file__).parents[2]
-    parser = cli.build_parser()
-    known = set()
-    for action in parser._subparsers._group_actions[0].choices.values():  # type: ignore[union-attr,attr-defined]  # argparse has no public way
-        known |= {o for a in action._actions for o in a.option_strings}
+    known = _options(cli.build_parser())
     docs = [root / "README.md", *(root / "docs").glob("*.md")]
     lines = [
         line

@@ -21,6 +21,8 @@ from specbench.conclude import (
 )
 from specbench.errors import OutputError
 from specbench.estimate import Caveat, Severity
+from specbench.gpu_samples import GpuSample, header, lines
+from specbench.metrics.arms import key_of
 from specbench.prompts.prompt import Prompt
 from specbench.provenance import collect
 from specbench.request import Request
@@ -123,6 +125,27 @@ def test_caveats_of_a_run_are_kept_once_and_shown_with_their_point(tmp_path: Pat
     rows = {r["point_id"]: r["validity"] for r in _table(tmp_path / "run")}
     assert "client_saturated" in rows["k3"]
     assert "client_saturated" not in rows["base"]
+
+
+def test_caveats_of_the_whole_run_join_those_of_the_backend(tmp_path: Path) -> None:
+    lost = Caveat(code="gpu_lost", severity=Severity.WARNING, text="Gone.")
+    with _run(tmp_path / "run") as run_dir:
+        add_caveats(run_dir, "", [lost])
+        assert summary_input(run_dir).caveats == {"": (*FACTS.caveats, lost)}
+
+
+def test_samples_of_gpus_go_to_the_blocks_that_they_were_taken_for(tmp_path: Path) -> None:
+    samples = [GpuSample(at_ns=at, gpu="0", power_w=1.5) for at in (1, 2)]
+    with _run(tmp_path / "run") as run_dir:
+        assert summary_input(run_dir).gpus == {}
+        run_dir.append("gpu.csv", header() + lines(1, samples))
+        given = summary_input(run_dir)
+        second = given.runs[1]
+        assert given.gpus == {(key_of(second), second.block): tuple(samples)}
+
+        run_dir.append("gpu.csv", "1,damaged\n")
+        with pytest.raises(OutputError, match=r"gpu\.csv line 4"):
+            summary_input(run_dir)
 
 
 def test_damaged_verdicts_are_named(tmp_path: Path) -> None:

@@ -119,3 +119,31 @@ def test_only_real_settings_count_as_given() -> None:
     assert not flags.any_sweep_flag(_args("--resume", "--out", "x"))
     assert flags.any_sweep_flag(_args("--resume", "--out", "x", "--seed", "3"))
     assert flags.any_sweep_flag(_args("--capture-default"))
+
+
+def test_the_interval_of_gpu_samples_is_checked_and_no_setting_of_the_sweep() -> None:
+    assert flags.gpu_interval_s(_args()) == 0.2
+    assert flags.gpu_interval_s(_args("--gpu-interval", "1.5")) == 1.5
+    assert flags.gpu_interval_s(_args("--gpu-interval", "0")) == 0
+    assert not flags.any_sweep_flag(_args("--gpu-interval", "1"))
+    for wrong in ("0.001", "-1", "nan", "inf"):
+        with pytest.raises(ConfigError, match="out of range"):
+            flags.gpu_interval_s(_args(f"--gpu-interval={wrong}"))
+
+
+def test_where_metrics_go_is_no_setting_of_the_sweep() -> None:
+    words = (
+        "--metrics-port",
+        "0",
+        "--metrics-linger",
+        "3",
+        "--metrics-push",
+        "http://gateway:9091",
+    )
+    assert not flags.any_sweep_flag(_args(*words))
+    config = flags.publish_config(_args(*words), "key")
+    assert (config.listen, config.linger_s, config.push) == ("0", 3.0, "http://gateway:9091")
+    assert config.api_key == "key"
+    assert not flags.publish_config(_args(), None).wanted
+    with pytest.raises(ConfigError, match="--metrics-port=x"):
+        flags.publish_config(_args("--metrics-port", "x"), None)

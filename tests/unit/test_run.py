@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 
 import pytest
 
-from specbench.config import LoadConfig, SpecConfig
+from specbench.backends.base import Event
+from specbench.config import EngineConfig, LoadConfig, SpecConfig
 from specbench.errors import BackendError, ConfigError
 from specbench.request import Request, SamplingParams
-from specbench.run import remote_backend, run_block
-from specbench.trace import ArmRun, Finish
+from specbench.run import engine_state, inprocess_backend, remote_backend, run_block
+from specbench.trace import ArmRun, Chunk, Finish, RequestTrace, StepTrace
+from tests import tiny
 from tests.fakes import FakeBackend
 
 
@@ -98,3 +101,66 @@ def test_what_a_server_does_not_say_becomes_a_caveat() -> None:
 def test_an_unknown_kind_of_server_is_refused() -> None:
     with pytest.raises(ConfigError, match="auto, openai or sglang"):
         remote_backend("http://127.0.0.1:1", "triton", api_key=None)
+
+
+class Log:
+    """A watch that writes down what it sees."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, Event]] = []
+        self.traces: list[RequestTrace] = []
+
+    def event(self, request: Request, event: Event) -> None:
+        self.events.append((request.request_id, event))
+
+    def trace(self, trace: RequestTrace) -> None:
+        self.traces.append(trace)
+
+
+def test_watches_see_every_event_of_the_measured_requests() -> None:
+    first, second = Log(), Log()
+    arm, _ = asyncio.run(
+        run_block(
+            FakeBackend(),
+            spec=SpecConfig.chain(3),
+            workload="w",
+            temperature=0.0,
+            batch_size=2,
+            block=0,
+            requests=requests_of(3),
+            load=LoadConfig(),
+            warmup=1,
+            watches=[first, second],
+        )
+    )
+    assert first.events == second.events
+    assert [t.warmup for t in first.traces] == [True, False, False, False]
+    assert set(first.traces[1:]) == set(arm.requests)
+    for trace in arm.requests:
+        seen = [e for name, e in first.events if name == trace.request.request_id]
+        assert tuple(e for e in seen if isinstance(e, StepTrace)) == trace.steps
+        assert tuple(e for e in seen if isinstance(e, Chunk)) == trace.chunks
+
+
+def test_the_state_of_an_engine_in_this_process_can_be_read() -> None:
+    pair = tiny.shared_pair()
+    config = EngineConfig(dtype="float32", max_batch_size=2, max_len=64)
+
+    async def run() -> None:
+        backend = inprocess_backend(pair.target, pair.draft, config)
+        await backend.open()
+        try:
+            state = engine_state(backend)
+            assert state is not None
+            idle = state()
+            assert (idle.running, idle.queued, idle.kv_used) == (0, 0, 0)
+            assert idle.kv_slots >= 2 * 64
+            async with aclosing(backend.stream(requests_of(1)[0])) as events:
+                await anext(events)
+                assert state().running == 1
+                assert state().kv_used > 0
+        finally:
+            await backend.close()
+
+    asyncio.run(run())
+    assert engine_state(FakeBackend()) is None

@@ -259,9 +259,13 @@ def test_reports_are_replaced_at_once_and_cannot_hit_the_runs_own_files(tmp_path
         with run.writing("heat.png") as temporary:
             temporary.write_bytes(b"png")
         assert (tmp_path / "run" / "heat.png").read_bytes() == b"png"
+        run.append("summary.csv", "c,d\n")
+        assert path.read_text("utf-8") == "a,b\nc,d\n"
         for name in ("run.json", "steps.parquet", "../x", "a/b", "", ".x", "blocks.jsonl"):
             with pytest.raises(OutputError, match="cannot be the name"):
                 run.write(name, "x")
+            with pytest.raises(OutputError, match="cannot be the name"):
+                run.append(name, "x\n")
 
 
 def test_what_is_not_of_the_schema_is_an_output_error(

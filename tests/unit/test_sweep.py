@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
+from specbench.collectors import text
+from specbench.collectors.live import Recorder
 from specbench.errors import ConfigError, WorkloadError
 from specbench.prompts.prompt import Prompt
 from specbench.provenance import collect
@@ -62,7 +65,12 @@ def _run_json(spec: SweepSpec) -> dict[str, Any]:
     return describe(spec, spec.grid()) | {"provenance": collect(("specbench",))}
 
 
-def _sweep(run_dir: RunDir, watcher: Watcher, backend: FakeBackend | None = None) -> None:
+def _sweep(
+    run_dir: RunDir,
+    watcher: Watcher,
+    backend: FakeBackend | None = None,
+    recorder: Recorder | None = None,
+) -> None:
     asyncio.run(
         run_sweep(
             SPEC,
@@ -71,6 +79,7 @@ def _sweep(run_dir: RunDir, watcher: Watcher, backend: FakeBackend | None = None
             workloads=[workload_of()],
             run_dir=run_dir,
             observer=watcher,
+            recorder=recorder,
         )
     )
 
@@ -159,6 +168,38 @@ def test_points_are_configured_at_their_batch_size_and_warmed_up_once(tmp_path: 
     assert len(warmups) == 8
     assert len(backend.sent) == 8 + 24 * 2
     assert backend.most_in_flight == 2
+
+
+def _counted(recorder: Recorder) -> dict[tuple[str, str], float]:
+    """Counters by name and point."""
+    page = text.page(recorder.families(), openmetrics=False).decode()
+    return {
+        (sample.name, sample.labels.get("point", "")): sample.value
+        for family in text_string_to_metric_families(page)
+        for sample in family.samples
+    }
+
+
+def test_counters_are_the_measured_blocks_of_this_process(tmp_path: Path) -> None:
+    labels = ("run_id", "version", "backend", "target", "draft")
+    first, second = (Recorder(dict.fromkeys(labels, "x")) for _ in range(2))
+    with (
+        RunDir.create(tmp_path / "run", _run_json(SPEC)) as run_dir,
+        pytest.raises(KeyboardInterrupt),
+    ):
+        _sweep(run_dir, Watcher(stop_after=5), recorder=first)
+    with RunDir.resume(tmp_path / "run", _run_json(SPEC)) as run_dir:
+        _sweep(run_dir, Watcher(), recorder=second)
+
+    before, after = _counted(first), _counted(second)
+    assert after["specbench_sweep_blocks", ""] == after["specbench_sweep_blocks_saved", ""] == 24
+    with RunDir.open(tmp_path / "run") as run_dir:
+        steps: Counter[str] = Counter()
+        for arm in run_dir.iter_runs():
+            steps[f"{arm.point_id}.bs{arm.batch_size}"] += sum(len(t.steps) for t in arm.requests)
+    name = "specbench_verify_steps_total"
+    assert {point: before[name, point] + after[name, point] for point in steps} == steps
+    assert sum(before[name, point] for point in steps) > 0
 
 
 def test_a_spec_survives_json() -> None:

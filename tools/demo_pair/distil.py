@@ -68,23 +68,49 @@ def step_losses(
 
 
 def stage_draft(plan: Plan) -> None:
-    """Train; saves every 50 steps and goes on from what was saved."""
+    """The first round, from a copy of the target's head."""
     torch.manual_seed(plan.seed + 1)
     data, target = (
         checkpoint.load(plan.path("policy.safetensors")),
         load_target(plan, "target.safetensors"),
     )
     tokens = draft_tokens(data["counts"], plan.shape.draft_vocab)
-    coverage = float(data["counts"][tokens].sum() / data["counts"].sum())
     draft = new_draft(plan, target, tokens)
-    optimiser = Optimiser(draft, plan.draft_steps, 0.02, 2e-3)
-    saved = plan.path("draft-part.safetensors")
+    train(plan, draft, target, tokens, data, plan.draft_steps, "draft")
+
+
+def stage_draft_again(plan: Plan) -> None:
+    """The second round, from the draft of the first one, with its vocabulary."""
+    data, target = (
+        checkpoint.load(plan.path("policy-again.safetensors")),
+        load_target(plan, "target.safetensors"),
+    )
+    first = checkpoint.load(plan.path("draft.safetensors"))
+    tokens = first.pop("tokens")
+    draft = Draft(plan.shape)
+    draft.load_state_dict(first)
+    train(plan, draft, target, tokens, data, plan.again_steps, "draft-again")
+
+
+def train(
+    plan: Plan,
+    draft: Draft,
+    target: Target,
+    tokens: Tensor,
+    data: dict[str, Tensor],
+    steps: int,
+    name: str,
+) -> None:
+    """Train ``steps`` steps; saves every 50 and goes on from what was saved."""
+    coverage = float(data["counts"][tokens].sum() / data["counts"].sum())
+    optimiser = Optimiser(draft, steps, 0.02, 2e-3)
+    saved = plan.path(f"{name}-part.safetensors")
     start, spent = checkpoint.load_training(saved, draft, optimiser)
     begin, recent = clock() - spent, [0.0] * plan.ttt_steps
     rng = random.Random(plan.seed)
     orders = [rng.sample(range(len(data["ids"])), len(data["ids"])) for _ in range(400)]
     per_epoch = max(1, len(data["ids"]) // plan.draft_rows)
-    for step in range(start, plan.draft_steps):
+    for step in range(start, steps):
         epoch, at = divmod(step, per_epoch)
         rows = torch.tensor(orders[epoch % 400][at * plan.draft_rows : (at + 1) * plan.draft_rows])
         losses, right = step_losses(
@@ -100,18 +126,18 @@ def stage_draft(plan: Plan) -> None:
         )
         if (step + 1) % 25 == 0:
             plan.log(
-                "draft",
-                f"step {step + 1}/{plan.draft_steps} accuracy {[round(x, 3) for x in recent]} "
+                name,
+                f"step {step + 1}/{steps} accuracy {[round(x, 3) for x in recent]} "
                 f"{clock() - begin:.0f} s",
             )
         if (step + 1) % 50 == 0:
             checkpoint.save_training(saved, draft, optimiser, step + 1, clock() - begin)
-    checkpoint.save(plan.path("draft.safetensors"), {**draft.state_dict(), "tokens": tokens})
+    checkpoint.save(plan.path(f"{name}.safetensors"), {**draft.state_dict(), "tokens": tokens})
     plan.record(
-        "draft",
+        name,
         {
             "minutes": (clock() - begin) / 60,
-            "steps": plan.draft_steps,
+            "steps": steps,
             "rows": plan.draft_rows,
             "coverage": round(coverage, 4),
             "train_accuracy": [round(x, 3) for x in recent],

@@ -26,7 +26,8 @@ from tools.demo_pair.plan import Plan
 
 DEPTH = 7
 NEW = 96
-LOOP_THRESHOLD = 0.2
+# Written answers of held-out documents and templates reach 0.24 (names of functions repeat).
+LOOP_THRESHOLD = 0.25
 Hits = list[list[bool]]
 
 
@@ -121,6 +122,7 @@ def summarise(
         "accept_length": _lengths(texts, cuts),
         "step_accuracy": _accuracy(texts, cuts),
         "looping": sum(s >= LOOP_THRESHOLD for s in shares),
+        "a_fifth_repeated": sum(s >= 0.2 for s in shares),
         "repeated_4grams": round(sum(shares) / max(1, len(shares)), 4),
     }
 

@@ -124,7 +124,7 @@ def export_target(plan: Plan, folder: Path) -> tuple[int, list[int]]:
 def export_draft(plan: Plan, folder: Path, bos: int, ends: list[int]) -> None:
     """SpecForge layout: ``midlayer.*``, d2t offsets, t2d mask, no embedding."""
     folder.mkdir(parents=True, exist_ok=True)
-    saved = checkpoint.load(plan.path("draft.safetensors"))
+    saved = checkpoint.load(plan.path("draft-again.safetensors"))
     tokens = saved.pop("tokens")
     mask = torch.zeros(plan.shape.vocab, dtype=torch.bool)
     mask[tokens] = True

@@ -31,7 +31,7 @@ class Shape:
     theta: float = 10000.0
     eps: float = 1e-5
     capture: tuple[int, ...] = (2, 4, 7)
-    draft_vocab: int = 1024
+    draft_vocab: int = 1536
     max_positions: int = 2048
 
     def as_dict(self) -> dict[str, object]:

@@ -27,7 +27,9 @@ class Plan:
     tune_prompts: int = 320
     policy_prompts: int = 1500
     policy_tokens: int = 112
-    draft_steps: int = 640
+    draft_steps: int = 300
+    again_prompts: int = 3000
+    again_steps: int = 520
     draft_rows: int = 2
     ttt_steps: int = 6
     validation: int = 60

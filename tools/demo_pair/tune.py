@@ -115,6 +115,7 @@ def stage_tune(plan: Plan) -> None:
     found = validation(model, tokenizer, plan)
     minutes = (clock() - begin) / 60
     plan.record(
-        "tune", {"minutes": minutes, "steps": steps, "looping_by_round": shares, "validation": found}
+        "tune",
+        {"minutes": minutes, "steps": steps, "looping_by_round": shares, "validation": found},
     )
     plan.log("tune", f"validation {found}")

@@ -70,7 +70,8 @@ class Projection:
     def __call__(self, x: Tensor) -> Tensor:
         """The product as a new tensor."""
         if self.panels is not None and x.shape[0] >= PACKED_FROM:
-            return _packed_product(x, self.panels)
+            product: Tensor = _packed_product(x, self.panels)
+            return product
         return torch.mm(x, self.matrix)
 
     def read_bytes(self, rows: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -141,7 +141,11 @@ def test_without_power_and_energy_both_are_empty() -> None:
 @pytest.mark.parametrize(
     ("code", "caveat", "words"),
     [
-        (stand_in.NOT_SUPPORTED, "gpu_counter_lost", "no longer tells energy (Not Supported)"),
+        (
+            stand_in.NOT_SUPPORTED,
+            "gpu_counter_lost",
+            "no longer tells energy (Not Supported): it is added up from power",
+        ),
         (stand_in.TIMEOUT, "gpu_samples_missing", "did not tell energy once (Timeout)"),
     ],
 )
@@ -187,9 +191,10 @@ def test_a_driver_that_hangs_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> N
         library.free.clear()
         seen = library.calls.total()
         wait_until(lambda: library.calls.total() > seen)
-        taken: Sequence[object] = sampler.take()
+        taken: list[object] = [sampler.take(), sampler.take()]
 
-    assert taken == ()
+    assert taken == [(), ()]
+    assert sampler.latest == {}
     assert told == ["NVML does not answer any more: GPU figures end here"]
     assert library.shutdowns == 0  # not under a call in progress
     library.free.set()

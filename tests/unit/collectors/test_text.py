@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
 
 from hypothesis import given
 from hypothesis import strategies as st
-from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
+from prometheus_client import Metric
+from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as read_text
 
 from specbench.collectors import catalogue as c
 from specbench.collectors import text
+
+read_openmetrics: Callable[[str], Iterable[Metric]] = openmetrics.text_string_to_metric_families
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])), st.integers(0, 2**53))

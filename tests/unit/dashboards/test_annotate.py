@@ -113,6 +113,25 @@ def test_the_sweep_does_not_wait_for_a_slow_grafana(monkeypatch: pytest.MonkeyPa
     assert said == ["Annotations are no longer posted, the run goes on: 3 of them wait"]
 
 
+def test_a_queue_that_is_just_full_does_not_hold_up_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("specbench.dashboards.annotate.LAST_WAIT_S", 0.05)
+    monkeypatch.setattr("specbench.dashboards.annotate.MOST_WAITING", 1)
+    said: list[str] = []
+    busy, go_on = threading.Event(), threading.Event()
+
+    def post(annotation: Annotation) -> None:
+        busy.set()
+        go_on.wait(30)
+
+    with RunAnnotations(post, Seen(), run_id="r", say=said.append) as observer:
+        observer.saved("job", ARM)
+        assert busy.wait(30)  # one is being posted, the place behind it is free
+    go_on.set()
+    assert said == ["Annotations are no longer posted, the run goes on: 1 of them wait"]
+
+
 def test_a_slow_end_is_waited_for_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("specbench.dashboards.annotate.LAST_WAIT_S", 0.05)
     said: list[str] = []

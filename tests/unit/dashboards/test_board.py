@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 from specbench.collectors import catalogue as cat
-from specbench.dashboards.board import Row, board, choice, from_series, typed
+from specbench.dashboards.board import Row, board, choice, from_expr, from_series, typed
 from specbench.dashboards.panels import Query, timeseries
 
 PANEL = timeseries("t", "a", [Query(expr="up")], unit="s")
@@ -44,7 +44,10 @@ def test_variables() -> None:
     assert run["query"]["query"] == "label_values(specbench_run_info, run_id)"
     assert "allValue" not in run
     assert from_series("i", "instance", cat.RUN_INFO, text="I", several=True)["allValue"] == ".*"
-    window = choice("window", ("5m", "1h"), text="Window")
+    size = from_expr("size", "batch_size", "up", text="Size")
+    assert size["query"]["query"] == "query_result(group by (batch_size) (up))"
+    assert size["regex"] == '/batch_size="([^"]*)"/'
+    window = choice("window", ("1m", "5m"), chosen="5m", text="Window")
     assert window["current"]["value"] == "5m"
     assert typed("shift", "1ms", text="Shift")["query"] == "1ms"
 

@@ -65,6 +65,15 @@ def test_a_legend_and_a_variable_are_checked() -> None:
     assert any("legend's label instanc" in line for line in lines)
 
 
+def test_a_variable_of_a_result_is_checked() -> None:
+    board = copy.deepcopy(boards()["sweep.json"])
+    variable = board["templating"]["list"][3]
+    variable["regex"] = variable["regex"].replace("batch_size", "batchsize")
+    assert [line for line in check_board(board, known_names()) if "no label batchsize" in line]
+    variable["query"]["query"] = "metrics(.*)"
+    assert [line for line in check_board(board, known_names()) if "neither" in line]
+
+
 def test_rules_may_use_the_rules_before_them(tmp_path: Path) -> None:
     path = tmp_path / "rules.yml"
     path.write_text(

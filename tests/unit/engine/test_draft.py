@@ -75,7 +75,8 @@ def test_trees_score_every_node_as_its_own_chain(batch_size: int) -> None:
         nodes, parents = tree.tokens[lane].tolist(), tree.parents[lane].tolist()
         assert max(tree.depths[lane].tolist()) == 4
         for node in range(1, len(nodes)):
-            path, up = [], parents[node]
+            path: list[int] = []
+            up = parents[node]
             while up > 0:
                 path.insert(0, nodes[up])
                 up = parents[up]
@@ -162,7 +163,7 @@ class Flagged(Reference):
         if "norm_before_fc" in self.flags:
             g = rms(g, self.d["input_norm.weight"], eps)
         if "fc_norm" in self.flags:
-            parts = g.split(width, -1)
+            parts = torch.split(g, width, -1)
             g = torch.cat(
                 [rms(p, self.d[f"fc_norm.{j}.weight"], eps) for j, p in enumerate(parts)], -1
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 import torch
@@ -87,7 +87,7 @@ def test_batches_and_single_requests_trace_alike(engine: Engine, requests: list[
 class Scripted:
     """A drafter that proposes a chain taken from a known output, or always something else."""
 
-    def __init__(self, outputs: dict[str, Sequence[int]], steps: int, *, right: bool) -> None:
+    def __init__(self, outputs: Mapping[str, Sequence[int]], steps: int, *, right: bool) -> None:
         self._outputs, self._steps, self._right = outputs, steps, right
         self._shape = chain_shape(steps + 1, torch.device("cpu"))
 

@@ -7,7 +7,10 @@ from typing import Any, TypeVar
 import aiohttp
 import pytest
 
+from specbench.collectors.exposition import Metrics
+from specbench.collectors.live import Recorder
 from specbench.errors import ConfigError
+from specbench.serve_config import LimitsConfig
 from specbench.server.app import RunningServer, build_app, serve
 from tests.fakes import FakeBackend
 
@@ -76,7 +79,7 @@ def test_bodies_that_are_refused(raw: bytes, content_type: str, status: int, sai
         assert fake.sent == []
 
     limit = 2000 if status == 413 else 2**21
-    with_server(use, max_body_bytes=limit)
+    with_server(use, limits=LimitsConfig(max_body_bytes=limit))
 
 
 @pytest.mark.parametrize(
@@ -123,7 +126,7 @@ def test_too_many_at_once() -> None:
         call.cancel()
         await asyncio.wait([call])
 
-    with_server(use, fake, max_in_flight=1)
+    with_server(use, fake, limits=LimitsConfig(max_in_flight=1))
 
 
 def test_stop_lets_requests_end() -> None:
@@ -208,3 +211,26 @@ def test_with_a_key_every_address_may_be_served() -> None:
         await server.stop()
 
     asyncio.run(body())
+
+
+def test_metrics_are_served_with_the_key_and_only_where_they_are_wanted() -> None:
+    labels = ("run_id", "version", "backend", "target", "draft")
+    metrics = Metrics(Recorder(dict.fromkeys(labels, "x")))
+
+    async def use(server: RunningServer, client: aiohttp.ClientSession, _: FakeBackend) -> None:
+        async with client.get(f"{server.url}/metrics") as got:
+            assert got.status == 401
+        headers = {"Authorization": "Bearer secret"}
+        async with client.post(f"{server.url}/v1/completions", json=PROMPT, headers=headers) as got:
+            assert got.status == 200
+        async with client.get(f"{server.url}/metrics", headers=headers) as got:
+            assert got.status == 200
+            page = await got.text()
+        assert 'specbench_output_tokens_total{arm="spec",point="k3.bs4"} 3' in page.splitlines()
+
+    async def none(server: RunningServer, client: aiohttp.ClientSession, _: FakeBackend) -> None:
+        async with client.get(f"{server.url}/metrics") as got:
+            assert got.status == 404
+
+    with_server(use, api_key="secret", metrics=metrics)
+    with_server(none)

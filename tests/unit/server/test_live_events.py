@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from typing import Any
 
 import aiohttp
 import pytest
 
 from specbench.config import SpecConfig
+from specbench.serve_config import LimitsConfig
 from specbench.server.app import RunningServer
 from specbench.server.fields import RefusedError
 from specbench.server.live import LiveTap
-from specbench.server.live_events import BEAT, LiveHub
+from specbench.server.live_events import BEAT, HUB, LiveHub
 from specbench.trace import Chunk
 from tests.fakes import FakeBackend
 from tests.unit.server.test_app import with_server
 
 
-class Wire(asyncio.WriteTransport):
+class Wire:
     """A connection that remembers whether it was broken off."""
 
     aborted = False
@@ -72,6 +74,32 @@ def test_a_client_that_does_not_read_is_dropped_and_the_others_stay() -> None:
         assert hub.clients == {reader}
 
     asyncio.run(use())
+
+
+def test_a_connection_that_is_not_read_is_broken_off() -> None:
+    async def use(server: RunningServer, client: aiohttp.ClientSession, _: FakeBackend) -> None:
+        hub = server.runner.app[HUB]
+        hub.interval_s = 0.002
+        deaf = socket.socket()
+        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        deaf.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(deaf, (server.host, server.port))
+        deaf.sendall(b"GET /live/events HTTP/1.1\r\nHost: x\r\n\r\n")
+        async with asyncio.timeout(60):
+            while not hub.clients:  # noqa: ASYNC110  # a set has no event
+                await asyncio.sleep(0.01)
+            [only] = hub.clients
+            wire = only.connection
+            assert isinstance(wire, asyncio.Transport)
+            sender = wire.get_extra_info("socket")
+            sender.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2048)
+            hub.tap.see(hub.tap.begin("r" * 4000), Chunk(at_ns=0, tokens=1, text="a"))
+            while hub.clients:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        assert wire.is_closing()
+        deaf.close()
+
+    with_server(use)
 
 
 def test_clients_are_bounded() -> None:
@@ -146,4 +174,4 @@ def test_watchers_over_http_are_refused_beyond_the_limit_and_without_the_key() -
                 assert second.status == 503
                 assert "watch already" in (await second.json())["error"]["message"]
 
-    with_server(use, api_key="secret", live_clients=1)
+    with_server(use, api_key="secret", limits=LimitsConfig(live_clients=1))

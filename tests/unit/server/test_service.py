@@ -6,8 +6,11 @@ from collections.abc import Callable
 import pytest
 
 from specbench.backends.base import BackendFacts
+from specbench.collectors import text
+from specbench.collectors.live import Recorder
 from specbench.config import SpecConfig
 from specbench.errors import ConfigError
+from specbench.request import Request, SamplingParams
 from specbench.server.fields import RefusedError
 from specbench.server.service import Service
 from tests.fakes import FakeBackend
@@ -56,6 +59,20 @@ def test_no_request_while_shutting_down() -> None:
     assert not used.ready
 
 
+def test_a_drain_waits_for_what_is_in_flight_up_to_its_limit() -> None:
+    async def use() -> None:
+        used = service()
+        with used.admitted():
+            assert await used.drain(0.0) == 1
+            waiting = asyncio.create_task(used.drain(60.0))
+            await asyncio.sleep(0)
+            assert not waiting.done()
+        assert await waiting == 0
+        assert not used.ready
+
+    asyncio.run(use())
+
+
 def test_a_point_is_switched_between_requests_only() -> None:
     backend = FakeBackend()
     used = service(backend)
@@ -91,3 +108,49 @@ def test_requests_wait_out_a_switch() -> None:
     used = service(Slow())
     asyncio.run(used.configure(SpecConfig.chain(2), 3))
     assert used.ready
+
+
+def test_what_is_served_is_counted_under_the_point_that_runs() -> None:
+    labels = ("run_id", "version", "backend", "target", "draft")
+    recorder = Recorder(dict.fromkeys(labels, "x"))
+    used = Service(
+        FakeBackend(),
+        BackendFacts(backend="fake", target="t", draft="d"),
+        model="t",
+        spec=SpecConfig.chain(3),
+        batch_size=4,
+        max_in_flight=2,
+        recorder=recorder,
+    )
+
+    async def run() -> None:
+        for spec in (SpecConfig.chain(2), SpecConfig.chain(3)):
+            await used.configure(spec, 4)
+            request = Request(request_id="r", prompt="p", sampling=SamplingParams(max_tokens=5))
+            assert [event async for event in used.stream(request)]
+
+    asyncio.run(run())
+    page = text.page(recorder.families(), openmetrics=False).decode()
+    for point in ("k2.bs4", "k3.bs4"):
+        line = f'specbench_requests_total{{arm="spec",point="{point}",outcome="length"}} 1'
+        assert line in page.splitlines()
+
+
+def test_a_point_that_prometheus_has_no_label_for_is_refused_before_the_switch() -> None:
+    labels = ("run_id", "version", "backend", "target", "draft")
+    recorder = Recorder(dict.fromkeys(labels, "x"))
+    backend = FakeBackend()
+    used = Service(
+        backend,
+        BackendFacts(backend="fake", target="t", draft="d"),
+        model="t",
+        spec=SpecConfig.chain(3),
+        batch_size=4,
+        max_in_flight=2,
+        recorder=recorder,
+    )
+    with pytest.raises(ConfigError, match="33 positions"):
+        asyncio.run(used.configure(SpecConfig.chain(33), 4))
+    assert backend.points == []
+    assert used.ready
+    assert used.spec == SpecConfig.chain(3)
