@@ -17,6 +17,8 @@ shipped sizes and ``--compile``:
     tune       10    90 steps on answers, with unlikelihood of the target's own repeated 4-grams
     policy      3    the target's own answers to 1,500 training prompts
     draft       9    300 steps with six training-time-test steps on that text
+    policy-again 6   answers to 3,000 more prompts, half of them spliced from two others
+    draft-again 16   520 steps on those, from the draft so far
     export     0.1   target/ and draft/ in fp16
     evaluate   0.5   accept lengths, accuracy and loops on workloads/default
     cards      0.1   README.md of both
@@ -128,7 +130,8 @@ def make_plan(args: argparse.Namespace) -> Plan:
         shape=shape,
         seed=args.seed,
         compile=args.compile,
-        documents=not args.no_documents, policy_prompts=args.policy_prompts,
+        documents=not args.no_documents,
+        policy_prompts=args.policy_prompts,
         draft_steps=args.draft_steps,
     )
     steps = {

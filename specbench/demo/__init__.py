@@ -1,4 +1,4 @@
-"""The shipped pair: where its folders are. How it was made: tools/train_demo_pair.py and its cards."""
+"""The shipped pair: where its folders are; tools/train_demo_pair.py made it."""
 
 from __future__ import annotations
 

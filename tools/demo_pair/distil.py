@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from time import perf_counter as clock
 
 import torch
@@ -92,6 +93,17 @@ def stage_draft_again(plan: Plan) -> None:
     train(plan, draft, target, tokens, data, plan.again_steps, "draft-again")
 
 
+def batches(plan: Plan, count: int, start: int, steps: int) -> Iterator[tuple[int, Tensor]]:
+    """Step and rows from ``start`` on: every row once an epoch, in an order of its own."""
+    rng = random.Random(plan.seed)
+    orders = [rng.sample(range(count), count) for _ in range(400)]
+    per_epoch = max(1, count // plan.draft_rows)
+    for step in range(start, steps):
+        epoch, at = divmod(step, per_epoch)
+        first = at * plan.draft_rows
+        yield step, torch.tensor(orders[epoch % 400][first : first + plan.draft_rows])
+
+
 def train(
     plan: Plan,
     draft: Draft,
@@ -107,12 +119,7 @@ def train(
     saved = plan.path(f"{name}-part.safetensors")
     start, spent = checkpoint.load_training(saved, draft, optimiser)
     begin, recent = clock() - spent, [0.0] * plan.ttt_steps
-    rng = random.Random(plan.seed)
-    orders = [rng.sample(range(len(data["ids"])), len(data["ids"])) for _ in range(400)]
-    per_epoch = max(1, len(data["ids"]) // plan.draft_rows)
-    for step in range(start, steps):
-        epoch, at = divmod(step, per_epoch)
-        rows = torch.tensor(orders[epoch % 400][at * plan.draft_rows : (at + 1) * plan.draft_rows])
+    for step, rows in batches(plan, len(data["ids"]), start, steps):
         losses, right = step_losses(
             draft, target, tokens, data["ids"][rows], data["inside"][rows], plan.ttt_steps
         )

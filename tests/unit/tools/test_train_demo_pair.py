@@ -18,8 +18,15 @@ from tools.demo_pair.model import Draft, Shape, Target, rows_logits  # noqa: E40
 from tools.demo_pair.optim import orthogonalise  # noqa: E402
 
 TINY = Shape(
-    vocab=50, hidden=16, layers=4, heads=2, kv_heads=1, head_dim=8, inner=24,
-    capture=(1, 2, 3), draft_vocab=20,
+    vocab=50,
+    hidden=16,
+    layers=4,
+    heads=2,
+    kv_heads=1,
+    head_dim=8,
+    inner=24,
+    capture=(1, 2, 3),
+    draft_vocab=20,
 )
 
 
@@ -100,7 +107,16 @@ def test_answer_mask_covers_answers_and_their_end() -> None:
     assistant, end = 1, 2
     ids = [9, 8, assistant, 5, 6, end, 9, assistant, 7, end]
     assert text.answer_mask(ids, assistant, end) == [
-        False, False, False, True, True, True, False, False, True, True,
+        False,
+        False,
+        False,
+        True,
+        True,
+        True,
+        False,
+        False,
+        True,
+        True,
     ]
 
 
