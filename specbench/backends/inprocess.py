@@ -155,19 +155,17 @@ class InProcessBackend:
 
     def _facts(self, engine: Engine) -> BackendFacts:
         pair = engine.pair
-        draft = "" if self._draft_dir is None else str(self._draft_dir)
+        draft = "" if self._draft_dir is None else _shown(Path(self._draft_dir))
         device = dict(pair.device_facts)
-        caveats = pair.target_spec.caveats
         if pair.draft_spec is not None:
             spec = pair.draft_spec
-            caveats += spec.caveats
             device["capture_physical"] = ",".join(map(str, spec.capture_physical))
             device["capture_source"] = spec.capture_source
             device["draft_embedding"] = spec.embed_policy
         caveats = (*pair.target_spec.caveats, *(pair.draft_spec.caveats if pair.draft_spec else ()))
         return BackendFacts(
             backend="inprocess",
-            target=str(self._target_dir),
+            target=_shown(self._target_dir),
             draft=draft,
             device=device,
             inputs=pair.inputs,
@@ -175,3 +173,10 @@ class InProcessBackend:
             end_ids=pair.target_spec.eos_ids,
             caveats=caveats,
         )
+
+
+def _shown(folder: Path) -> str:
+    """A folder as a report names it: relative to where the command runs, if it lies below."""
+    here = Path.cwd()
+    whole = folder.resolve()
+    return str(whole.relative_to(here)) if whole.is_relative_to(here) else str(folder)

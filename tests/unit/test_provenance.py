@@ -68,7 +68,7 @@ def test_names_of_user_and_host_are_left_out(given: str, shown: str) -> None:
 @pytest.mark.usefixtures("me")
 def test_a_run_records_what_it_was_told_without_private_parts() -> None:
     found = collect(
-        ["specbench", "sweep", "--target", "/home/alice/t", "--api-key", "abc"],
+        ["specbench", "sweep", "--target", "/home/alice/t", "--api-key", "not-a-hex-key"],
         device={"capability": "sm_90"},
         inputs={"target_sha256": "aa", "target": "/home/alice/t"},
     )
@@ -77,7 +77,7 @@ def test_a_run_records_what_it_was_told_without_private_parts() -> None:
     assert found.inputs == {"target_sha256": "aa", "target": "~/t"}
     assert found.started_at.endswith("+00:00")
     text = json.dumps(dataclasses.asdict(found))
-    for hidden in ("alice", "box7", "abc"):
+    for hidden in ("alice", "box7", "not-a-hex-key"):
         assert hidden not in text
     assert all(value for topic in (found.software, found.machine) for value in topic.values())
 
