@@ -22,7 +22,7 @@ from specbench.engine.scheduler import Scheduler
 from specbench.engine.text import TextStream
 from specbench.engine.tree import Tree, chain_shape
 from specbench.engine.verify import Verdict, verify
-from specbench.errors import BackendError, ConfigError, EngineError
+from specbench.errors import BackendError, ConfigError, EngineError, RequestError
 from specbench.request import Request
 from specbench.trace import Chunk, Finish, StepTrace
 
@@ -96,16 +96,16 @@ class Engine:
         """Queue a request.
 
         Raises:
-            BackendError: the prompt is empty, holds unknown ids, or is too long.
+            RequestError: the prompt is empty, holds unknown ids, or is too long.
         """
         prompt, vocab = self.pair.codec.prompt_ids(request), self.pair.target_spec.vocab
         sampling = request.sampling
         if not all(0 <= token < vocab for token in prompt):
-            raise BackendError(
+            raise RequestError(
                 f"request {request.request_id} holds token ids outside 0..{vocab - 1}."
             )
         if len(prompt) + sampling.max_tokens > self.max_len:
-            raise BackendError(
+            raise RequestError(
                 f"request {request.request_id}: {len(prompt)} prompt tokens and max_tokens="
                 f"{sampling.max_tokens} exceed max_len={self.max_len}.",
                 todo="Shorten the prompt, lower max_tokens, or raise max_len.",

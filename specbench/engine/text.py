@@ -11,7 +11,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import Tokenizer
 
 from specbench.checkpoint.folder import read_json
-from specbench.errors import BackendError, CheckpointError
+from specbench.errors import CheckpointError, RequestError
 from specbench.request import Message, Request
 
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
@@ -61,7 +61,7 @@ class TextCodec:
         the special tokens itself. Raw text gets those that the tokenizer adds.
 
         Raises:
-            BackendError: messages without a template, a template that fails, or an empty prompt.
+            RequestError: messages without a template, a template that fails, or an empty prompt.
         """
         if request.prompt_ids is not None:
             ids: Sequence[int] = request.prompt_ids
@@ -71,7 +71,7 @@ class TextCodec:
             text = self.render(request.messages)
             ids = self.tokenizer.encode(text, add_special_tokens=False).ids
         if not ids:
-            raise BackendError(
+            raise RequestError(
                 f"request {request.request_id} has an empty prompt.", expected="At least one token."
             )
         return tuple(ids)
@@ -80,10 +80,10 @@ class TextCodec:
         """The chat template filled with ``messages``, ready for the reply.
 
         Raises:
-            BackendError: the target has no chat template, or it refuses these messages.
+            RequestError: the target has no chat template, or it refuses these messages.
         """
         if self._template is None:
-            raise BackendError(
+            raise RequestError(
                 "the target has no chat template.", todo="Send a raw prompt, or add a template."
             )
         plain = [{"role": m.role, "content": m.content} for m in messages]
@@ -92,7 +92,7 @@ class TextCodec:
                 messages=plain, add_generation_prompt=True, tools=None, **self._special
             )
         except (jinja2.TemplateError, TypeError, ValueError) as error:
-            raise BackendError(f"the chat template refuses these messages: {error}.") from error
+            raise RequestError(f"the chat template refuses these messages: {error}.") from error
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of ``ids`` without special tokens."""

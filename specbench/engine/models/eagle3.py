@@ -21,7 +21,6 @@ from specbench.engine.models.layers import (
     ScratchCache,
     can_pack,
     feed_forward,
-    fold,
 )
 from specbench.engine.models.llama import build_block, fused_qkv
 from specbench.errors import EngineError
@@ -40,16 +39,15 @@ class Eagle3Draft:
         qkv = fused_qkv(tensors, "midlayer", shape.head_dim)
         by_token, by_hidden = qkv[:, : shape.hidden], qkv[:, shape.hidden :]
         packed = can_pack(tensors)
-        folded = self.dtype in WIDE and not spec.norm_before_residual and not packed
         self.block = build_block(
-            tensors, "midlayer", shape, by_hidden, tensors["midlayer.hidden_norm.weight"], packed
+            tensors,
+            "midlayer",
+            shape,
+            by_hidden,
+            tensors["midlayer.hidden_norm.weight"],
+            packed=packed,
+            keep_input_norm=spec.norm_before_residual,
         )
-        if (
-            self.dtype in WIDE and not folded and not packed
-        ):  # the residual needs the normed value itself
-            hidden_norm = tensors["midlayer.hidden_norm.weight"]
-            self.block.input_norm = Norm(hidden_norm, eps, folded=False)
-            self.block.qkv = Projection(by_hidden)
         token_norm = Norm(tensors["midlayer.input_layernorm.weight"], eps, folded=False)
         self._embedding, self._token_norm = embedding, token_norm
         self._by_token = Projection(by_token)
@@ -67,7 +65,7 @@ class Eagle3Draft:
         head = tensors.get("lm_head.weight", embedding)
         keep_norm = self.dtype not in WIDE or spec.norm_output or packed
         self._norm = Norm(norm, eps, folded=not keep_norm)
-        self.head = Projection(head if keep_norm else fold(norm, head), packed=packed)
+        self.head = Projection(self._norm.fold(head), packed=packed)
         offsets = tensors.get("d2t")
         ids = torch.arange(spec.draft_vocab, device=self.device)
         self.target_ids = ids if offsets is None else ids + offsets.to(ids)

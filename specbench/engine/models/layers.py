@@ -81,33 +81,33 @@ class Projection:
 
 
 class Norm:
-    """RMSNorm over the last dimension; ``weight`` None when it is folded into what follows."""
+    """RMSNorm over the last dimension; its weight is folded into what follows where that is exact.
 
-    __slots__ = ("composed", "eps", "eps_value", "mean", "weight")
+    ``x / sqrt(mean(x²) + eps)`` is ``sqrt(H) · x / hypot(‖x‖, sqrt(H · eps))``: three small calls
+    on a CPU, less than half the time of ``F.rms_norm``, which is composed of more. ``gain`` is the
+    weight times sqrt(H).
+    """
+
+    __slots__ = ("_eps", "_floor", "_weight", "composed", "folded", "gain")
 
     def __init__(self, weight: Tensor, eps: float, *, folded: bool) -> None:
-        self.weight = None if folded else weight
-        self.eps_value = eps
+        width = weight.shape[0]
         self.composed = weight.device.type == "cpu" and weight.dtype in WIDE
-        self.eps = torch.tensor(eps, dtype=weight.dtype, device=weight.device)
-        self.mean = 1.0 / weight.shape[0]
+        self.folded = folded
+        self.gain = weight * width**0.5 if self.composed else weight
+        self._weight, self._eps = None if folded else weight, eps
+        self._floor = torch.tensor((width * eps) ** 0.5, dtype=weight.dtype, device=weight.device)
 
     def __call__(self, x: Tensor) -> Tensor:
-        """``x / sqrt(mean(x²) + eps)``, times the weight unless folded.
-
-        On a CPU four small calls take half the time of ``F.rms_norm``, which is composed of more.
-        """
+        """The normed ``x``; without its gain when that is folded."""
         if not self.composed:
-            return F.rms_norm(x, (x.shape[-1],), self.weight, self.eps_value)
-        length = torch.linalg.vector_norm(x, 2, -1, True)
-        scale = torch.addcmul(self.eps, length, length, value=self.mean).rsqrt_()
-        normed = x * scale
-        return normed if self.weight is None else normed.mul_(self.weight)
+            return F.rms_norm(x, (x.shape[-1],), self._weight, self._eps)
+        normed = x / torch.hypot(torch.linalg.vector_norm(x, 2, -1, True), self._floor)
+        return normed if self.folded else normed.mul_(self.gain)
 
-
-def fold(norm: Tensor, projection: Tensor) -> Tensor:
-    """``projection`` [out, in] with the weight of the norm in front of it multiplied in."""
-    return projection * norm if projection.dtype in WIDE else projection
+    def fold(self, projection: Tensor) -> Tensor:
+        """``projection`` [out, in] as it must be behind this norm: with the gain, if folded."""
+        return projection * self.gain if self.folded else projection
 
 
 def pair_rows(weight: Tensor, head_dim: int) -> Tensor:

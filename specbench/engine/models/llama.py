@@ -18,7 +18,6 @@ from specbench.engine.models.layers import (
     ScratchCache,
     can_pack,
     feed_forward,
-    fold,
     pair_rows,
 )
 from specbench.modelspec import LayerShape, TargetSpec
@@ -36,18 +35,32 @@ def build_block(
     shape: LayerShape,
     qkv: Tensor,
     qkv_norm: Tensor,
+    *,
     packed: bool,
+    keep_input_norm: bool = False,
 ) -> Block:
-    """One layer from named tensors; ``qkv`` is given, since a draft cuts it differently."""
+    """One layer from named tensors.
+
+    Args:
+        tensors: all tensors of the checkpoint.
+        prefix: of the layer's names.
+        shape: its sizes.
+        qkv: fused projection [q + k + v, in]; given, since a draft cuts it differently.
+        qkv_norm: weight of the norm in front of it.
+        packed: keep float16 weights packed; nothing is folded into them, so that they stay exact.
+        keep_input_norm: the normed value is needed itself, so its weight is not folded away.
+    """
+    fold = qkv.dtype in WIDE and not packed
     post = tensors[f"{prefix}.post_attention_layernorm.weight"]
+    before = Norm(qkv_norm, shape.eps, folded=fold and not keep_input_norm)
+    between = Norm(post, shape.eps, folded=fold)
     gate_up = torch.cat([tensors[f"{prefix}.mlp.{name}_proj.weight"] for name in ("gate", "up")])
-    folded = qkv.dtype in WIDE and not packed
     return Block(
-        input_norm=Norm(qkv_norm, shape.eps, folded=folded),
-        qkv=Projection(fold(qkv_norm, qkv) if folded else qkv, packed=packed),
+        input_norm=before,
+        qkv=Projection(before.fold(qkv), packed=packed),
         out=Projection(tensors[f"{prefix}.self_attn.o_proj.weight"], packed=packed),
-        post_norm=Norm(post, shape.eps, folded=folded),
-        gate_up=Projection(fold(post, gate_up) if folded else gate_up, packed=packed),
+        post_norm=between,
+        gate_up=Projection(between.fold(gate_up), packed=packed),
         down=Projection(tensors[f"{prefix}.mlp.down_proj.weight"], packed=packed),
     )
 
@@ -70,15 +83,14 @@ class LlamaTarget:
                 shape,
                 fused_qkv(tensors, f"model.layers.{i}", shape.head_dim),
                 tensors[f"model.layers.{i}.input_layernorm.weight"],
-                packed,
+                packed=packed,
             )
             for i in range(spec.n_layers)
         )
         norm = tensors["model.norm.weight"]
         head = self.embedding if spec.tied else tensors["lm_head.weight"]
-        folded = self.dtype in WIDE and not packed
-        self._norm = Norm(norm, shape.eps, folded=folded)
-        self.head = Projection(fold(norm, head) if folded else head, packed=packed)
+        self._norm = Norm(norm, shape.eps, folded=self.dtype in WIDE and not packed)
+        self.head = Projection(self._norm.fold(head), packed=packed)
         self._scratch = ScratchCache(shape, self.dtype, self.device)
 
     def read_bytes(self, rows: int) -> int:
