@@ -5,11 +5,13 @@
 from __future__ import annotations
 
 import argparse
+import io
 import sys
 from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
+from rich.text import Text
 
 from specbench import __version__, dashboards_cli
 from specbench.config import Arrival
@@ -21,19 +23,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     args = build_parser().parse_args(words)
     args.command_line = ("specbench", *words)
+    _print_anything()
     errors = Console(stderr=True, highlight=False, soft_wrap=True)
     try:
         return int(args.run(args))
     except SpecbenchError as error:
-        errors.print(f"[bold red]specbench: error:[/] {_escape(str(error))}")
+        errors.print(Text.assemble(("specbench: error:", "bold red"), f" {_printable(error)}"))
         return error.exit_code
     except KeyboardInterrupt:
         errors.print("specbench: interrupted before anything was measured.")
         return 3
 
 
-def _escape(text: str) -> str:
-    return text.replace("[", r"\[")
+def _print_anything() -> None:
+    """A character that the terminal's encoding lacks is escaped; it must not end a run."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _printable(error: SpecbenchError) -> str:
+    """The message; what no encoding has (a file name of other bytes) as escapes."""
+    return str(error).encode(errors="backslashreplace").decode()
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -22,7 +22,7 @@ from specbench.collectors.publish import publishing
 from specbench.conclude import conclude, facts_json
 from specbench.config import EngineConfig
 from specbench.dashboards.annotate import annotating, poster
-from specbench.errors import ConfigError, OutputError, SpecbenchError
+from specbench.errors import ConfigError, OutputError, RunError, SpecbenchError
 from specbench.explain import explain
 from specbench.gpu_watch import GpuWatch, Place, watch_gpus
 from specbench.grid import Grid
@@ -37,7 +37,7 @@ from specbench.server.lifetime import run_service
 from specbench.server.logs import JsonLog, take_library_records
 from specbench.store import RunDir, check_folder
 from specbench.sweep import SweepSpec, describe, plan_jobs, run_sweep
-from specbench.trace import Provenance
+from specbench.trace import Finish, Provenance
 from specbench.workload import Workload, load_workload
 
 T = TypeVar("T")
@@ -66,9 +66,11 @@ def _stamp() -> str:
 
 def sweep(args: argparse.Namespace, console: Console) -> int:
     """``specbench sweep``: measure, save, report. Ctrl-C keeps what was measured."""
-    if args.explain:
+    if args.explain is not None:
         console.print(explain(flags.point(args.explain, "--explain")), markup=False)
         return 0
+    if args.out == "":
+        raise ConfigError("--out is empty.", expected="A folder.")
     out = Path(args.out or f"runs/sweep-{_stamp()}")
     spec = _resumed_spec(args, out) if args.resume else flags.sweep_spec(args)
     grid = spec.grid()
@@ -92,11 +94,25 @@ def sweep(args: argparse.Namespace, console: Console) -> int:
     except (KeyboardInterrupt, SpecbenchError) as stopped:
         _keep(out, console)
         if isinstance(stopped, KeyboardInterrupt):
-            console.print(f"Interrupted. Go on with: specbench sweep --resume --out {out}")
+            console.print(
+                f"Interrupted. Go on with: specbench sweep --resume --out {out}", markup=False
+            )
             return 3
         raise
     _show(out, console)
+    _refuse_silence(out)
     return 0
+
+
+def _refuse_silence(out: Path) -> None:
+    """Raise RunError when not one request was completed; the report says so, too."""
+    first = ""
+    with RunDir.open(out) as run_dir:
+        for arm in run_dir.iter_runs():
+            if any(trace.finish is not Finish.ERROR for trace in arm.requests):
+                return
+            first = first or arm.requests[0].error
+    raise RunError(f"No request was completed, the first for this reason: {first}")
 
 
 async def _measure(

@@ -18,6 +18,8 @@ from typing import Any, Self, TypeVar
 from specbench.errors import ConfigError
 
 T = TypeVar("T")
+MOST_THREADS = 1024
+MOST_STEPS = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +41,8 @@ class SpecConfig:
                 f"num_steps={k} topk={b} num_draft_tokens={n} holds a value that is too small.",
                 expected="num_steps >= 0, topk >= 1 and num_draft_tokens >= 1 are needed.",
             )
+        if k > MOST_STEPS:
+            raise ConfigError(f"num_steps={k}.", expected=f"At most {MOST_STEPS}.")
         if k == 0 and (b != 1 or n != 1):
             raise ConfigError(
                 f"num_steps=0 drafts nothing, but topk={b} num_draft_tokens={n} asks for "
@@ -123,6 +127,8 @@ class EngineConfig:
                 raise ConfigError(
                     f"{name}={getattr(self, name)}.", expected="At least 1 is needed."
                 )
+        if self.threads > MOST_THREADS:  # OpenMP dies of too many without a word
+            raise ConfigError(f"threads={self.threads}.", expected=f"At most {MOST_THREADS}.")
 
 
 class Arrival(enum.StrEnum):
@@ -151,13 +157,18 @@ class LoadConfig:
     def __post_init__(self) -> None:
         if self.concurrency < 1:
             raise ConfigError(f"concurrency={self.concurrency}.", expected="At least 1 is needed.")
-        if self.request_rate is not None and not self.request_rate > 0:
+        if self.request_rate is not None and not 1e-6 <= self.request_rate <= 1e9:
             raise ConfigError(
                 f"request_rate={self.request_rate}.",
-                expected="A positive number of requests per second, or none for a closed loop.",
+                expected="Requests per second from 1e-6 to 1e9, or none for a closed loop.",
             )
-        if not self.burstiness > 0:
-            raise ConfigError(f"burstiness={self.burstiness}.", expected="A positive number.")
+        if not 1e-3 <= self.burstiness <= 1e6:
+            raise ConfigError(f"burstiness={self.burstiness}.", expected="From 1e-3 to 1e6.")
+        if self.arrival is not Arrival.GAMMA and self.burstiness != 1.0:
+            raise ConfigError(
+                f"burstiness={self.burstiness} does not apply to arrival={self.arrival}.",
+                todo="Set arrival=gamma, or leave burstiness out.",
+            )
         if self.warmup_requests < 0 or not self.timeout_s > 0:
             raise ConfigError("warmup_requests is negative or timeout_s is not positive.")
 

@@ -46,6 +46,7 @@ def sweep_spec(args: argparse.Namespace) -> SweepSpec:
             "--server and --target/--draft are given together.",
             expected="An outside server brings its own models.",
         )
+    _check_place(args)
     if args.capture_ids and args.capture_default:
         raise ConfigError(
             "--capture-ids and --capture-default are given together.", expected="One of them."
@@ -73,8 +74,29 @@ def sweep_spec(args: argparse.Namespace) -> SweepSpec:
     chosen |= {key: value for key, value in given.items() if value is not None}
     chosen["blocks"] = min(chosen["blocks"], chosen["requests"]) if not args.blocks else args.blocks
     load = LoadConfig(**_load_flags(args))
+    if args.target and not args.draft and max(chosen["num_steps"]) > 0:
+        raise ConfigError(
+            f"--target {args.target} is given without --draft, but num_steps="
+            f"{max(chosen['num_steps'])} needs one.",
+            todo="Give --draft, or --num-steps 0 for plain decoding alone.",
+        )
     engine = engine_config(args, max_batch_size=max(chosen["batch_sizes"]))
     return SweepSpec(**chosen, load=load, engine=engine)
+
+
+def _check_place(args: argparse.Namespace) -> None:
+    """Refuse flags that would say nothing where the sweep runs: here, or on a server."""
+    if args.server is None and args.backend is not None:
+        raise ConfigError(
+            "--backend is given without --server.", expected="It says how to talk to a server."
+        )
+    names = ("capture_ids", "capture_default", "dtype", "device", "threads", "max_len")
+    given = [f"--{name.replace('_', '-')}" for name in names if getattr(args, name) is not None]
+    if args.server is not None and given:
+        raise ConfigError(
+            f"{', '.join(given)} with --server.",
+            expected="These set the engine in this process; a server has its own.",
+        )
 
 
 def _load_flags(args: argparse.Namespace) -> dict[str, Any]:

@@ -65,7 +65,9 @@ def write_atomically(path: Path, data: str | bytes) -> None:
         OutputError: it cannot be written; what was there before is still there.
     """
     with replacing(path) as temporary:
-        temporary.write_bytes(data.encode() if isinstance(data, str) else data)
+        # a file name of no encoding, quoted in a report, must not cost the report
+        raw = data.encode(errors="backslashreplace") if isinstance(data, str) else data
+        temporary.write_bytes(raw)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -23,7 +23,7 @@ from specbench.estimate import Caveat, Severity
 from specbench.load.generator import run_load
 from specbench.load.lag import ClientLag
 from specbench.request import Request
-from specbench.trace import ArmRun, RequestTrace
+from specbench.trace import ArmRun, Finish, RequestTrace
 
 MOST_LAG_NS = 10_000_000
 
@@ -107,6 +107,7 @@ def engine_state(backend: Backend) -> Callable[[], EngineState] | None:
             queued=len(engine.scheduler.waiting),
             kv_used=engine.slots_in_use,
             kv_slots=pool.lanes * pool.capacity,
+            graph_buckets=engine.graphs.count,
         )
 
     return state
@@ -130,6 +131,10 @@ async def run_block(
     In a closed loop ``batch_size`` requests are in flight; in an open loop it is the most that
     the backend runs together. ``warmup`` requests are sent first and left out of the result.
     ``watches`` see what happens as it does; the engine waits for them.
+
+    Raises:
+        UnreachableError: requests failed because nothing answers any more.
+        SpecbenchError: what else concerns the whole run.
     """
     await backend.configure(spec, batch_size)
     settings = dataclasses.replace(load, concurrency=batch_size, warmup_requests=warmup)
@@ -140,6 +145,8 @@ async def run_block(
         on_event=_together([watch.event for watch in watches]),
         on_trace=_together([watch.trace for watch in watches]),
     )
+    if any(trace.finish is Finish.ERROR for trace in result.traces):
+        await backend.open()  # raises when the server is gone: the block is then to be run again
     arm = ArmRun(
         point_id=spec.point_id,
         workload=workload,
@@ -150,14 +157,7 @@ async def run_block(
         wall_ns=result.wall_ns,
         requests=tuple(trace for trace in result.traces if not trace.warmup),
     )
-    if not isinstance(backend, TakesOnTrust):
-        # In this process the engine's own steps hold up the event loop: its lag means nothing.
-        return arm, ()
-    trusted = [
-        Caveat(code="server_settings", severity=Severity.WARNING, text=note)
-        for note in backend.notes
-    ]
-    return arm, (*trusted, *_client_lag(result.client_lag))
+    return arm, _caveats(backend, result.client_lag)
 
 
 def _together(sinks: Sequence[Callable[..., None]]) -> Callable[..., None] | None:
@@ -170,6 +170,17 @@ def _together(sinks: Sequence[Callable[..., None]]) -> Callable[..., None] | Non
             sink(*what)
 
     return show
+
+
+def _caveats(backend: Backend, lag: ClientLag) -> tuple[Caveat, ...]:
+    if not isinstance(backend, TakesOnTrust):
+        # In this process the engine's own steps hold up the event loop: its lag means nothing.
+        return ()
+    trusted = [
+        Caveat(code="server_settings", severity=Severity.WARNING, text=note)
+        for note in backend.notes
+    ]
+    return (*trusted, *_client_lag(lag))
 
 
 def _client_lag(lag: ClientLag) -> tuple[Caveat, ...]:

@@ -52,7 +52,8 @@ def write_steps(path: Path, count: int, blocks: Iterable[Mapping[str, Sequence[A
     strings = [name for name, kind in _TYPES.items() if kind == pa.string()]
     with (
         replacing(path) as temporary,
-        pq.ParquetWriter(temporary, schema, compression="zstd", use_dictionary=strings) as writer,
+        temporary.open("wb") as file,  # Arrow would take some paths for addresses
+        pq.ParquetWriter(file, schema, compression="zstd", use_dictionary=strings) as writer,
     ):
         pending = schema.empty_table()
         for columns in blocks:
@@ -79,7 +80,8 @@ class StepsFile:
         if not path.exists():
             return
         try:
-            metadata = pq.read_metadata(path).metadata or {}
+            with path.open("rb") as file:
+                metadata = pq.read_metadata(file).metadata or {}
             self.count = int(metadata[_BLOCKS])
         except (pa.ArrowException, OSError, KeyError, ValueError) as error:
             raise self._damaged(error) from error
@@ -88,7 +90,8 @@ class StepsFile:
         """The step columns of block ``seq``, which is one of the first ``count``."""
         if self._table is None:
             try:
-                self._table = pq.read_table(self._path, columns=["seq", "request", *STEP_FIELDS])
+                with self._path.open("rb") as file:
+                    self._table = pq.read_table(file, columns=["seq", "request", *STEP_FIELDS])
                 rows = self._table["seq"].to_numpy()
             except (pa.ArrowException, OSError, KeyError) as error:
                 raise self._damaged(error) from error

@@ -72,8 +72,15 @@ class SweepSpec:
             raise ConfigError(f"temperatures={self.temperatures}.", expected="Each at least 0.")
 
     def grid(self) -> Grid:
-        """The points to run and what was dropped."""
-        return expand(self.num_steps, self.topk, self.num_draft_tokens, as_engine=self.as_engine)
+        """The points to run and what was dropped.
+
+        Raises:
+            ConfigError: nothing that was asked is left but the baseline, which was not asked.
+        """
+        grid = expand(self.num_steps, self.topk, self.num_draft_tokens, as_engine=self.as_engine)
+        if grid.dropped and len(grid.points) == 1 and 0 not in self.num_steps:
+            raise ConfigError(f"No point of the grid is legal. The first: {grid.dropped[0].reason}")
+        return grid
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, the inverse of ``from_json``."""
@@ -167,7 +174,7 @@ def _cell(
 ) -> Iterator[Job]:
     """The jobs of one cell: block by block, arms rotated by one from block to block."""
     sampling = SamplingParams(temperature=temperature, seed=spec.seed)
-    most = spec.max_tokens or workload.max_tokens
+    most = workload.max_tokens if spec.max_tokens is None else spec.max_tokens
     if most is not None:
         sampling = dataclasses.replace(sampling, max_tokens=most)
     asked = workload.requests(spec.requests, sampling)

@@ -7,7 +7,8 @@ never fights the load generator or a server for the interpreter lock.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -17,7 +18,7 @@ from specbench.config import EngineConfig, SpecConfig
 from specbench.engine.batch import Emission, Handle
 from specbench.engine.engine import Engine
 from specbench.engine.pair import ModelPair
-from specbench.errors import BackendError, EngineError
+from specbench.errors import BackendError, ConfigError, EngineError
 from specbench.request import Request
 from specbench.trace import Evidence
 
@@ -62,11 +63,15 @@ class InProcessBackend:
         """Load both models and start the pump.
 
         Raises:
-            UsageError: a checkpoint or the device is not what it should be.
+            UsageError: a checkpoint or the device is not what it should be, or has too little
+                memory.
         """
         if self._engine is None:
-            pair = ModelPair.load(self._target_dir, self._draft_dir, self._config, *self._capture)
-            self._engine = Engine(pair, self._config)
+            with _allocating():
+                pair = ModelPair.load(
+                    self._target_dir, self._draft_dir, self._config, *self._capture
+                )
+                self._engine = Engine(pair, self._config)
             self._pump = asyncio.get_running_loop().create_task(self._run())
             self._pump.add_done_callback(self._stopped)
         return self._facts(self._engine)
@@ -75,10 +80,11 @@ class InProcessBackend:
         """Switch to a point; nothing may be in flight.
 
         Raises:
-            ConfigError: no draft, or a batch beyond max_batch_size.
+            ConfigError: no draft, a batch beyond max_batch_size, or too little memory.
             EngineError: requests are in flight.
         """
-        self.engine.configure(spec, batch_size)
+        with _allocating():
+            self.engine.configure(spec, batch_size)
 
     async def stream(self, request: Request) -> AsyncGenerator[Event, None]:
         """Events of one request: StepTrace then Chunk per step, one Finished at the end.
@@ -86,7 +92,9 @@ class InProcessBackend:
         Closing the generator early cancels the request and frees its lane.
 
         Raises:
-            BackendError: the request cannot be run, or its scores were not finite.
+            RequestError: the request cannot be run.
+            BackendError: its scores were not finite, or the backend was closed.
+            EngineError: the engine has stopped; no request can be run any more.
         """
         self._check_pump()
         handle = self.engine.submit(request)
@@ -97,6 +105,7 @@ class InProcessBackend:
             while True:
                 emission = await queue.get()
                 if emission.error is not None:
+                    self._check_pump()
                     raise emission.error
                 if emission.trace is not None:
                     yield emission.trace
@@ -151,7 +160,8 @@ class InProcessBackend:
 
     def _check_pump(self) -> None:
         if self._broken is not None:
-            raise BackendError(f"the engine stopped: {self._broken}.") from self._broken
+            name = type(self._broken).__name__
+            raise EngineError(f"the engine stopped: {name}: {self._broken}.") from self._broken
 
     def _facts(self, engine: Engine) -> BackendFacts:
         pair = engine.pair
@@ -173,6 +183,22 @@ class InProcessBackend:
             end_ids=pair.target_spec.eos_ids,
             caveats=caveats,
         )
+
+
+@contextmanager
+def _allocating() -> Iterator[None]:
+    """Memory that is not there for weights and caches is a wrong setting, not a broken engine."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        known = isinstance(error, MemoryError | torch.OutOfMemoryError)
+        if not known and "allocate memory" not in str(error):  # a plain RuntimeError on a CPU
+            raise
+        raise ConfigError(
+            f"The memory does not suffice: {str(error).splitlines()[0]}",
+            todo="Lower --batch-size, --max-len, --topk or --num-draft-tokens, or use a smaller "
+            "model.",
+        ) from None
 
 
 def _shown(folder: Path) -> str:

@@ -32,7 +32,7 @@ def open_folder(path: Path | str) -> Folder:
         CheckpointError: a missing folder or config, a pickle checkpoint, broken files.
     """
     path = Path(path)
-    if not path.is_dir():
+    if not is_folder(path):
         raise CheckpointError(
             f"{path} is not a folder.", expected="A folder with config.json and safetensors files."
         )
@@ -49,6 +49,14 @@ def open_folder(path: Path | str) -> Folder:
             tensors[name] = entry
     _check_index(path / INDEX_NAME, tensors)
     return Folder(path=path, config=config, tensors=tensors, files=files)
+
+
+def is_folder(path: Path) -> bool:
+    """True for a folder that can be seen; false for a name that no file can have, too."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -51,7 +51,8 @@ def _llama(folder: Folder) -> TargetSpec:
         "model.embed_tokens.weight": (vocab, shape.hidden),
         "model.norm.weight": (shape.hidden,),
     }
-    for index in range(n_layers):
+    # one more than the file can hold is enough to name what is missing
+    for index in range(min(n_layers, len(folder.tensors) + 1)):
         expected |= layer_tensors(f"model.layers.{index}", shape, shape.hidden)
     if not tied:
         expected["lm_head.weight"] = (vocab, shape.hidden)

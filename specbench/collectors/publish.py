@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import math
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
@@ -39,7 +40,9 @@ class PublishConfig:
     api_key: str | None = None
 
     def __post_init__(self) -> None:
-        if self.linger_s is not None and (self.linger_s < 0 or self.listen is None):
+        if self.linger_s is not None and (
+            not 0 <= self.linger_s < math.inf or self.listen is None
+        ):
             raise ConfigError(
                 f"--metrics-linger={self.linger_s:g} with --metrics-port={self.listen}.",
                 expected="Seconds from 0 on, together with --metrics-port.",

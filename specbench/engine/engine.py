@@ -69,7 +69,7 @@ class Engine:
         self.spec, self.scheduler = spec, Scheduler(batch_size)
         memory, device = self.memory, self.pair.device
         memory.ensure(spec)
-        graphs = Graphs(device, self.graph_mode)
+        self.graphs = graphs = Graphs(device, self.graph_mode)
         columns = memory.target.capacity if graphs.fixed else None
         self._inputs = BatchInputs(batch_size, device, columns)
         self.runner = TargetRunner(

@@ -60,6 +60,11 @@ class Graphs:
         """True when regions must have shapes that depend on nothing but the batch size."""
         return self.mode is not GraphMode.EAGER
 
+    @property
+    def count(self) -> int:
+        """Regions recorded so far, one per name and batch size; 0 when regions run eagerly."""
+        return len(self._recorded)
+
     def run(
         self, key: Hashable, inputs: Sequence[Tensor], region: Callable[[], Outputs]
     ) -> Outputs:

@@ -17,6 +17,8 @@ from specbench.engine.models.base import Span
 from specbench.engine.models.layers import WIDE, Rope
 
 Turn = tuple[Tensor, Tensor]
+Views = tuple[Tensor, ...]
+MAX_KEPT_VIEWS = 2048
 
 
 class KVPool:
@@ -50,6 +52,7 @@ class KVPool:
         self._flat_values = tuple(self.values.flatten(1, 3).unbind(0))
         first = torch.arange(lanes * kv_heads, device=device) * capacity
         self._first_row = first.view(lanes, 1, kv_heads)
+        self._kept_views: dict[tuple[int, int, int], tuple[Views, Views, Views, Views]] = {}
 
     def one_lane(
         self, lane: int, slot: int, rows: int, turn: Turn, mask: Tensor | None = None
@@ -58,16 +61,31 @@ class KVPool:
 
         The exact-length form: nothing is padded, so short sequences read little cache.
         """
-        length = slot + rows
+        keys, values, key_slots, value_slots = self._views(lane, slot, rows)
         return Span(
             turn_q=turn[0],
             turn_k=turn[1],
-            keys=self._columns[lane].narrow(-1, 0, length).unbind(0),
-            values=self._mixed[lane].narrow(2, 0, length).unbind(0),
+            keys=keys,
+            values=values,
             mask=mask,
-            key_slots=self._key_rows[lane].narrow(1, slot, rows).unbind(0),
-            value_slots=self._value_rows[lane].narrow(1, slot, rows).unbind(0),
+            key_slots=key_slots,
+            value_slots=value_slots,
         )
+
+    def _views(self, lane: int, slot: int, rows: int) -> tuple[Views, Views, Views, Views]:
+        """The views of a span by layer. Requests pass the same places again and again, and making
+        32 views costs as much as a layer, so they are kept."""
+        key = (lane, slot, rows)
+        if key not in self._kept_views:
+            if len(self._kept_views) >= MAX_KEPT_VIEWS:
+                self._kept_views.clear()
+            self._kept_views[key] = (
+                self._columns[lane].narrow(-1, 0, slot + rows).unbind(0),
+                self._mixed[lane].narrow(2, 0, slot + rows).unbind(0),
+                self._key_rows[lane].narrow(1, slot, rows).unbind(0),
+                self._value_rows[lane].narrow(1, slot, rows).unbind(0),
+            )
+        return self._kept_views[key]
 
     def batch(self, slots: Tensor, length: int, turn: Turn, mask: Tensor | None) -> Span:
         """Rows of lanes 0..B-1 in ``slots`` [B, T], seeing the first ``length`` columns by mask.

@@ -14,6 +14,7 @@ from specbench.config import EngineConfig
 from specbench.engine.models.attention import attention_call
 from specbench.engine.models.eagle3 import Eagle3Draft
 from specbench.engine.models.llama import LlamaTarget
+from specbench.engine.models.pages import to_huge_pages
 from specbench.engine.models.weights import load_tensors
 from specbench.engine.text import TextCodec
 from specbench.errors import CheckpointError, ConfigError
@@ -65,18 +66,8 @@ class ModelPair:
         """
         spec, folder = read_target(target_dir)
         device, dtype = resolve_device(config, spec.dtype)
-        if config.max_len > spec.rope.max_position:
-            raise ConfigError(
-                f"max_len={config.max_len} exceeds the target's max_position_embeddings="
-                f"{spec.rope.max_position}.",
-                todo=f"Set max_len to at most {spec.rope.max_position}.",
-            )
         codec = TextCodec(folder.path)
-        if codec.vocab_size > spec.vocab:
-            raise CheckpointError(
-                f"{folder.path}: the tokenizer has {codec.vocab_size} ids.",
-                expected=f"At most vocab_size={spec.vocab}.",
-            )
+        _check_fit(spec, codec, folder, config)
         draft_spec, draft_folder = None, None
         if draft_dir is not None:
             draft_spec, draft_folder = read_draft(
@@ -88,6 +79,7 @@ class ModelPair:
         draft = None
         if draft_spec is not None and draft_folder is not None:
             draft = _load_draft(draft_spec, draft_folder, target, config)
+        to_huge_pages([*target.projections, *(draft.projections if draft else ())])
         return cls(
             target=target,
             draft=draft,
@@ -98,6 +90,20 @@ class ModelPair:
             dtype=dtype,
             device_facts=device_facts(device, dtype, packed=target.packed),
             inputs=_inputs(folder, draft_folder, codec),
+        )
+
+
+def _check_fit(spec: TargetSpec, codec: TextCodec, folder: Folder, config: EngineConfig) -> None:
+    if config.max_len > spec.rope.max_position:
+        raise ConfigError(
+            f"max_len={config.max_len} exceeds the target's max_position_embeddings="
+            f"{spec.rope.max_position}.",
+            todo=f"Set max_len to at most {spec.rope.max_position}.",
+        )
+    if codec.vocab_size > spec.vocab:
+        raise CheckpointError(
+            f"{folder.path}: the tokenizer has {codec.vocab_size} ids.",
+            expected=f"At most vocab_size={spec.vocab}.",
         )
 
 

@@ -14,6 +14,11 @@ from specbench.checkpoint.folder import read_json
 from specbench.errors import CheckpointError, RequestError
 from specbench.request import Message, Request
 
+# What a template can do to itself: divide by zero, overflow, recurse, index what is not there.
+_TEMPLATE_FAULTS = (
+    jinja2.TemplateError, TypeError, ValueError, ArithmeticError, LookupError, AttributeError,
+    RecursionError, MemoryError,
+)  # fmt: skip
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
@@ -42,7 +47,7 @@ class TextCodec:
         source = settings.get("chat_template")
         template_path = folder / "chat_template.jinja"
         if template_path.is_file():
-            source = template_path.read_text(encoding="utf-8")
+            source = _read_template(template_path)
             self.files.append(template_path)
         elif source is not None:
             self.files.append(settings_path)
@@ -66,15 +71,20 @@ class TextCodec:
         if request.prompt_ids is not None:
             ids: Sequence[int] = request.prompt_ids
         elif request.prompt is not None:
-            ids = self.tokenizer.encode(request.prompt).ids
+            ids = self._encode(request.prompt, special=True)
         else:
-            text = self.render(request.messages)
-            ids = self.tokenizer.encode(text, add_special_tokens=False).ids
+            ids = self._encode(self.render(request.messages), special=False)
         if not ids:
             raise RequestError(
                 f"request {request.request_id} has an empty prompt.", expected="At least one token."
             )
         return tuple(ids)
+
+    def _encode(self, text: str, *, special: bool) -> list[int]:
+        try:
+            return list(self.tokenizer.encode(text, add_special_tokens=special).ids)
+        except (TypeError, UnicodeError) as error:  # half a surrogate pair is no character
+            raise RequestError(f"the prompt is no text: {error}.") from error
 
     def render(self, messages: Iterable[Message]) -> str:
         """The chat template filled with ``messages``, ready for the reply.
@@ -91,8 +101,9 @@ class TextCodec:
             return self._template.render(
                 messages=plain, add_generation_prompt=True, tools=None, **self._special
             )
-        except (jinja2.TemplateError, TypeError, ValueError) as error:
-            raise RequestError(f"the chat template refuses these messages: {error}.") from error
+        except _TEMPLATE_FAULTS as error:
+            said = str(error) or type(error).__name__
+            raise RequestError(f"the chat template refuses these messages: {said}.") from error
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of ``ids`` without special tokens."""
@@ -172,12 +183,19 @@ def _token_text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
+def _read_template(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeError) as error:
+        raise CheckpointError(f"{path} cannot be read: {error}.") from error
+
+
 def _compile(source: str, folder: Path) -> jinja2.Template:
     environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
     environment.globals["raise_exception"] = _refuse
     try:
         return environment.from_string(source)
-    except jinja2.TemplateError as error:
+    except (jinja2.TemplateError, RecursionError) as error:
         raise CheckpointError(
             f"the chat template of {folder} does not compile: {error}."
         ) from error

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 
 from specbench.config import Arrival, LoadConfig
-from specbench.errors import ConfigError
 
 
 def offsets_ns(load: LoadConfig) -> Iterator[int]:
@@ -18,20 +17,12 @@ def offsets_ns(load: LoadConfig) -> Iterator[int]:
     Poisson is the gamma distribution of shape 1, so both give the same times for one seed.
     A closed loop has no due times: nothing is yielded.
 
-    Raises:
-        ConfigError: ``burstiness`` is set for an arrival that has none.
-
     >>> load = LoadConfig(request_rate=4.0, arrival=Arrival.CONSTANT)
     >>> list(islice(offsets_ns(load), 4))
     [0, 250000000, 500000000, 750000000]
     """
     if load.request_rate is None:
         return iter(())
-    if load.arrival is not Arrival.GAMMA and load.burstiness != 1.0:
-        raise ConfigError(
-            f"burstiness={load.burstiness} does not apply to arrival={load.arrival}.",
-            todo="Set arrival=gamma, or leave burstiness out.",
-        )
     if load.arrival is Arrival.CONSTANT:
         return _constant(load.request_rate)
     shape = load.burstiness if load.arrival is Arrival.GAMMA else 1.0

@@ -51,6 +51,11 @@ class Fields:
         self._known.append(name)
         return self._left.pop(name, None)
 
+    def table(self, name: str) -> Fields:
+        """The fields of an object; those of an empty one when absent."""
+        value = self.take(name)
+        return Fields({} if value is None else value, f"{name}.")
+
     def integer(self, name: str) -> int | None:
         """An integer of at most 63 bits; None when absent."""
         value = self.take(name)

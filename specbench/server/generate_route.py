@@ -40,7 +40,7 @@ def read_generate(body: Any, spec: SpecConfig) -> Asked:
     stream = fields.flag("stream")
     rid = fields.text("rid") or uuid.uuid4().hex
     answer = Answer(id=rid, spec=spec, steps=fields.flag("return_steps"))
-    sampling = _sampling(Fields(fields.take("sampling_params") or {}, "sampling_params."))
+    sampling = _sampling(fields.table("sampling_params"))
     fields.only("return_logprob", False)
     fields.only("return_hidden_states", False)
     fields.done()

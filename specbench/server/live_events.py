@@ -146,6 +146,8 @@ async def live_events(http: web.Request) -> web.StreamResponse:
         while (message := await client.queue.get()) is not None:
             await response.write(message)
         await response.write_eof()
+    except ConnectionResetError:  # the page went away before this task was cancelled
+        return web.Response()  # reaches nobody
     finally:
         hub.leave(client)
     return response

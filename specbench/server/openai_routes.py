@@ -105,7 +105,7 @@ def _asked(fields: Fields, answer: Answer, max_tokens: int, prompt: Mapping[str,
     fields.only("logit_bias", {})
     fields.text("user")
     stream = fields.flag("stream")
-    options = Fields(fields.take("stream_options") or {}, "stream_options.")
+    options = fields.table("stream_options")
     answer.usage_at_end = options.flag("include_usage")
     answer.usage_always = options.flag("continuous_usage_stats")
     options.done()

@@ -57,7 +57,10 @@ async def respond(http: web.Request, service: Service, asked: Asked) -> web.Stre
     with service.admitted():
         async with aclosing(service.stream(asked.request)) as events:
             if asked.stream:
-                return await _stream(http, events, asked.shape)
+                try:
+                    return await _stream(http, events, asked.shape)
+                except ConnectionResetError:  # the client went away before its task was cancelled
+                    return web.Response()  # reaches nobody
             return json_reply(asked.shape.whole(await collect(events)))
 
 

@@ -71,6 +71,11 @@ class Eagle3Draft:
         self.target_ids = ids if offsets is None else ids + offsets.to(ids)
         self._scratch = ScratchCache(shape, self.dtype, self.device)
 
+    @property
+    def projections(self) -> list[Projection]:
+        """Every matrix that a step reads."""
+        return [self.fc, *self.block.projections, self.head]
+
     def read_bytes(self, rows: int, *, extend: bool = False) -> int:
         """Bytes of weights that a decode of ``rows`` rows reads; an extend also reads fc."""
         fc = self.fc.read_bytes(rows) if extend else 0
@@ -104,7 +109,7 @@ class Eagle3Draft:
         """
         scratch = self.scratch(batch, tokens.shape[0] // batch)
         normed = self.block.input_norm(hidden)
-        torch.add(self._token_part(tokens), self.block.qkv(normed), out=scratch.qkv)
+        self.block.qkv.plus(self._token_part(tokens), normed, scratch.qkv)
         store(scratch, span, 0)
         return normed if self.spec.norm_before_residual else hidden
 
@@ -114,7 +119,7 @@ class Eagle3Draft:
         Returns:
             Recurrent state [R, H] for the next draft step and logits [R, Vd].
         """
-        out = residual + self.block.out(attend(scratch, span, 0))
+        out = self.block.out.plus(residual, attend(scratch, span, 0))
         feed_forward(self.block, out, scratch)
         normed = self._norm(out)
         return (normed if self.spec.norm_output else out), self.head(normed)

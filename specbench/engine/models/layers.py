@@ -67,6 +67,12 @@ class Projection:
         else:
             total.addmm_(x, self.matrix)
 
+    def plus(self, base: Tensor, x: Tensor, out: Tensor | None = None) -> Tensor:
+        """``base`` and the product, as a new tensor or in ``out``."""
+        if self.panels is not None and x.shape[0] >= PACKED_FROM:
+            return torch.add(base, _packed_product(x, self.panels), out=out)
+        return torch.addmm(base, x, self.matrix, out=out)
+
     def __call__(self, x: Tensor) -> Tensor:
         """The product as a new tensor."""
         if self.panels is not None and x.shape[0] >= PACKED_FROM:
@@ -149,10 +155,14 @@ class Block:
     gate_up: Projection
     down: Projection
 
+    @property
+    def projections(self) -> tuple[Projection, ...]:
+        """All of them, in the order of use."""
+        return self.qkv, self.out, self.gate_up, self.down
+
     def read_bytes(self, rows: int) -> int:
         """Bytes of weights that a forward of ``rows`` rows reads."""
-        parts = (self.qkv, self.out, self.gate_up, self.down)
-        return sum(part.read_bytes(rows) for part in parts)
+        return sum(projection.read_bytes(rows) for projection in self.projections)
 
 
 class Scratch:

@@ -93,10 +93,14 @@ class LlamaTarget:
         self.head = Projection(self._norm.fold(head), packed=packed)
         self._scratch = ScratchCache(shape, self.dtype, self.device)
 
+    @property
+    def projections(self) -> list[Projection]:
+        """Every matrix that a step reads, in the order of use."""
+        return [*(p for block in self.blocks for p in block.projections), self.head]
+
     def read_bytes(self, rows: int) -> int:
         """Bytes of weights that a forward of ``rows`` rows with logits reads."""
-        layers = sum(block.read_bytes(rows) for block in self.blocks)
-        return layers + self.head.read_bytes(rows)
+        return sum(projection.read_bytes(rows) for projection in self.projections)
 
     def new_features(self, rows: int) -> Features | None:
         """Room for the captured residual streams of ``rows`` rows; None when none is captured."""

@@ -31,7 +31,8 @@ def test_projection(size: tuple[int, int], rows: int, packed: bool) -> None:
     out, total = torch.empty(rows, size[0]), torch.ones(rows, size[0])
     projection.into(x, out)
     projection.add_to(total, x)
-    for found in (projection(x), out, total - 1):
+    summed = projection.plus(torch.ones(rows, size[0]), x)
+    for found in (projection(x), out, total - 1, summed - 1):
         torch.testing.assert_close(found, expected, atol=2e-5, rtol=1e-5)
     assert projection.read_bytes(rows) == weight.numel() * (2 if packed and rows > 1 else 4)
 
