@@ -117,11 +117,12 @@ def run_engine(engine: Engine, request: Request) -> tuple[tuple[int, ...], float
     output: tuple[int, ...] = ()
     begun = time.perf_counter_ns()
     engine.submit(request)
-    while not engine.idle:
-        for emission in engine.step():
-            if emission.trace is not None:
-                steps.append(emission.trace)
-            output = emission.output_ids
+    with torch.inference_mode():  # once per request, as transformers does
+        while not engine.idle:
+            for emission in engine.step():
+                if emission.trace is not None:
+                    steps.append(emission.trace)
+                output = emission.output_ids
     return output, (time.perf_counter_ns() - begun) / 1e9, steps
 
 

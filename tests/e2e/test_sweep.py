@@ -232,3 +232,13 @@ def test_a_folder_that_is_no_run_cannot_be_reported(
     assert cli.main(["report", str(tmp_path)]) == 2
     assert "run.json" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_sweep_without_one_answer_is_a_broken_run(
+    pair: tiny.TinyPair, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "short"
+    words = ["--requests", "2", "--blocks", "1", "--num-steps", "0", "--max-len", "1"]
+    assert cli.main(["sweep", *_models(pair), *words, "--out", str(out)]) == 3
+    assert "exceed max_len=1" in capsys.readouterr().err
+    assert (out / "report.md").is_file()

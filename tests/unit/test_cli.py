@@ -71,3 +71,18 @@ def test_every_flag_named_in_the_docs_exists() -> None:
     assert lines
     for line in lines:
         assert set(re.findall(r"(?<=\s)--[a-z-]+", line)) <= known, line
+
+
+@pytest.mark.parametrize("words", [("--explain", ""), ("--out", "")])
+def test_an_empty_value_is_not_a_flag_left_out(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["sweep", *words]) == 2
+    assert "specbench: error:" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("path", ["a\\[/x] b", "b\udcff", "c" * 4000])
+def test_any_path_can_be_quoted_in_an_error(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["report", path]) == 2
+    assert path[:8].encode(errors="backslashreplace").decode() in capsys.readouterr().err
+    assert cli.main(["sweep", "--target", path, "--draft", path, "--out", ""]) == 2

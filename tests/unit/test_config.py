@@ -106,3 +106,26 @@ def test_engine_settings_are_checked() -> None:
         EngineConfig(dtype="int8")
     with pytest.raises(ConfigError, match="threads"):
         EngineConfig(threads=0)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"request_rate": math.inf},
+        {"request_rate": 1e-320},
+        {"request_rate": math.nan},
+        {"request_rate": 1.0, "burstiness": 2.0},
+        {"request_rate": 1.0, "arrival": Arrival.GAMMA, "burstiness": math.inf},
+        {"request_rate": 1.0, "arrival": Arrival.GAMMA, "burstiness": 1e-300},
+    ],
+)
+def test_loads_without_due_times_are_refused(bad: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        LoadConfig(**bad)
+
+
+def test_numbers_that_would_hang_or_kill_the_process_are_refused() -> None:
+    with pytest.raises(ConfigError, match="At most 1024"):
+        SpecConfig.chain(99_999_999)
+    with pytest.raises(ConfigError, match="At most 1024"):
+        EngineConfig(threads=100_000)

@@ -147,3 +147,21 @@ def test_where_metrics_go_is_no_setting_of_the_sweep() -> None:
     assert not flags.publish_config(_args(), None).wanted
     with pytest.raises(ConfigError, match="--metrics-port=x"):
         flags.publish_config(_args("--metrics-port", "x"), None)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--backend", "sglang"), "--backend is given without --server"),
+        (("--server", "http://s", "--dtype", "float32", "--max-len", "9"), "--dtype, --max-len"),
+        (("--server", "http://s", "--capture-ids", "1,2"), "--capture-ids with --server"),
+        (("--target", "t"), "--target t is given without --draft"),
+    ],
+)
+def test_flags_that_would_say_nothing_are_refused(words: tuple[str, ...], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        flags.sweep_spec(_args(*words))
+
+
+def test_a_lone_target_decodes_plainly() -> None:
+    assert flags.sweep_spec(_args("--target", "t", "--num-steps", "0")).draft is None

@@ -185,3 +185,8 @@ def test_a_line_that_is_not_whole_is_no_entry(line: bytes) -> None:
     assert Entry.parse(entry.line()) == entry
     assert Entry.parse(entry.line()[:-1]) is None
     assert TEMPORARY.startswith(".")
+
+
+def test_text_of_no_encoding_is_escaped(tmp_path: Path) -> None:
+    write_atomically(tmp_path / "report.md", "out/b\udcff")
+    assert (tmp_path / "report.md").read_text(encoding="utf-8") == r"out/b\udcff"

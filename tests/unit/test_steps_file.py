@@ -88,3 +88,14 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
     assert set(step_columns([])) <= set(pq.read_schema(path).names)
+
+
+@pytest.mark.parametrize("name", ["s3:x", "a%20b"])
+def test_a_path_is_never_an_address(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = Path(name) / "steps.parquet"
+    path.parent.mkdir()
+    write_steps(path, 1, [block(0, 2)])
+    assert len(StepsFile(path).columns(0)["request"]) == 2

@@ -222,3 +222,29 @@ def test_a_spec_survives_json() -> None:
 def test_impossible_specs_are_refused(bad: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         SweepSpec(**bad)
+
+
+def test_a_grid_of_which_nothing_is_legal_is_refused() -> None:
+    spec = SweepSpec(num_steps=(3,), topk=(4,), num_draft_tokens=(38,))
+    with pytest.raises(ConfigError, match=r"No point .* num_draft_tokens=38"):
+        spec.grid()
+
+
+def test_no_new_tokens_are_not_the_workloads_default() -> None:
+    spec = dataclasses.replace(SPEC, max_tokens=0)
+    with pytest.raises(ConfigError, match="max_tokens=0"):
+        plan_jobs(spec, spec.grid().points, [workload_of(prompts=6)])
+
+
+def test_a_block_in_which_the_server_went_away_is_not_saved(tmp_path: Path) -> None:
+    class Gone(FakeBackend):
+        async def open(self) -> BackendFacts:
+            raise UnreachableError("Nothing answers.")
+
+    backend = Gone(fails={f"p{i}#0": UnreachableError("Nothing answers.") for i in range(6)})
+    with (
+        RunDir.create(tmp_path / "run", _run_json(SPEC)) as run_dir,
+        pytest.raises(UnreachableError),
+    ):
+        _sweep(run_dir, Watcher(), backend)
+    assert not RunDir.open(tmp_path / "run").blocks()

@@ -14,13 +14,14 @@ from torch import Tensor
 from specbench.engine.models.attention import attend, store
 from specbench.engine.models.base import RowKind, Span
 from specbench.engine.models.layers import (
-    WIDE,
+    ALWAYS,
     Norm,
     Projection,
     Scratch,
     ScratchCache,
     can_pack,
     feed_forward,
+    gain_from,
 )
 from specbench.engine.models.llama import build_block, fused_qkv
 from specbench.errors import EngineError
@@ -48,24 +49,22 @@ class Eagle3Draft:
             packed=packed,
             keep_input_norm=spec.norm_before_residual,
         )
-        token_norm = Norm(tensors["midlayer.input_layernorm.weight"], eps, folded=False)
+        token_norm = Norm(tensors["midlayer.input_layernorm.weight"], eps)
         self._embedding, self._token_norm = embedding, token_norm
         self._by_token = Projection(by_token)
         size = embedding.shape[0] * qkv.shape[0] * embedding.element_size()
         self._table = self._by_token(token_norm(embedding)) if size <= MAX_TABLE_BYTES else None
         self.fc = Projection(tensors["fc.weight"], packed=packed)
-        self._input_norm = (
-            Norm(tensors["input_norm.weight"], eps, folded=False) if spec.norm_before_fc else None
-        )
+        self._input_norm = Norm(tensors["input_norm.weight"], eps) if spec.norm_before_fc else None
         self._fc_norms = tuple(
-            Norm(tensors[f"fc_norm.{j}.weight"], eps, folded=False)
+            Norm(tensors[f"fc_norm.{j}.weight"], eps)
             for j in range(spec.n_features if spec.fc_norm else 0)
         )
         norm = tensors["norm.weight"]
         head = tensors.get("lm_head.weight", embedding)
-        keep_norm = self.dtype not in WIDE or spec.norm_output or packed
-        self._norm = Norm(norm, eps, folded=not keep_norm)
-        self.head = Projection(self._norm.fold(head), packed=packed)
+        folds = ALWAYS if spec.norm_output else gain_from(self.dtype, packed=packed)
+        self._norm = Norm(norm, eps, gain_from=folds)
+        self.head = Projection(head, norm=self._norm, packed=packed)
         offsets = tensors.get("d2t")
         ids = torch.arange(spec.draft_vocab, device=self.device)
         self.target_ids = ids if offsets is None else ids + offsets.to(ids)

@@ -2,7 +2,7 @@
 
 Three rearrangements happen once, at load, and leave the mathematics alone:
 
-- norm weights are folded into the projection behind them (float32 and float64 only);
+- norm weights are folded into the projection behind them, where that loses nothing;
 - rows of the query and key projections are reordered from Llama's half-split to adjacent pairs,
   so that a rotation is one complex multiplication; scores do not change, since q and k are
   reordered alike;
@@ -11,6 +11,7 @@ Three rearrangements happen once, at load, and leave the mathematics alone:
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -21,8 +22,19 @@ from torch import Tensor
 from specbench.modelspec import LayerShape, RopeSpec
 
 WIDE = (torch.float32, torch.float64)
-PACKED_FROM = 2  # rows; one row is read faster from the float32 matrix
+ALWAYS, NEVER = 0, sys.maxsize
+PACKED_FROM = 2  # rows from which a packed projection is used; see Projection
 _packed_product = torch.ops.quantized.linear_dynamic_fp16
+
+
+def gain_from(dtype: torch.dtype, *, packed: bool) -> int:
+    """Rows from which norms multiply by their gain themselves, for weights of this kind.
+
+    Folding is done in float32 and wider only; packed panels are never folded into.
+    """
+    if dtype not in WIDE:
+        return ALWAYS
+    return PACKED_FROM if packed else NEVER
 
 
 def can_pack(tensors: Mapping[str, Tensor]) -> bool:
@@ -34,24 +46,61 @@ def can_pack(tensors: Mapping[str, Tensor]) -> bool:
     )
 
 
+class Norm:
+    """RMSNorm over the last dimension; its gain can be left to the matrix behind it.
+
+    ``x / sqrt(mean(x²) + eps)`` is ``sqrt(H) · x / hypot(‖x‖, sqrt(H · eps))``: three small calls
+    on a CPU, less than half the time of ``F.rms_norm``, which is composed of more. ``gain`` is the
+    weight times sqrt(H); the norm multiplies by it from ``gain_from`` rows on, and below that the
+    projection behind must hold it (``fold``).
+    """
+
+    __slots__ = ("_composed", "_eps", "_floor", "_gain", "_gain_from", "_weight")
+
+    def __init__(self, weight: Tensor, eps: float, *, gain_from: int = ALWAYS) -> None:
+        width = weight.shape[0]
+        self._composed = weight.device.type == "cpu" and weight.dtype in WIDE
+        self._gain = weight * width**0.5 if self._composed else weight
+        self._gain_from, self._weight, self._eps = gain_from, weight, eps
+        self._floor = torch.tensor((width * eps) ** 0.5, dtype=weight.dtype, device=weight.device)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """The normed ``x``; without its gain when that is folded for so few rows."""
+        own_gain = x.shape[0] >= self._gain_from
+        if not self._composed:
+            weight = self._weight if own_gain else None
+            return F.rms_norm(x, (x.shape[-1],), weight, self._eps)
+        normed = x / torch.hypot(torch.linalg.vector_norm(x, 2, -1, True), self._floor)
+        return normed.mul_(self._gain) if own_gain else normed
+
+    def fold(self, projection: Tensor) -> Tensor:
+        """``projection`` [out, in] as it must be behind this norm, with the gain if left to it."""
+        return projection if self._gain_from == ALWAYS else projection * self._gain
+
+
 class Projection:
     """``x Wᵀ`` for few rows; W is kept in whichever form is read fastest.
 
     On a CPU a matrix that grows its input is read faster transposed ([in, out], contiguous), one
     that shrinks it as stored. ``packed`` keeps weights that are float16 in the file as float16,
-    in FBGEMM's panels: half the bytes, sums in float32, and no packing per call, which costs a
-    plain product of 4 to 8 rows more than the product itself. Measured with benchmarks/engine.py.
+    in FBGEMM's panels, for ``PACKED_FROM`` rows and more: half the bytes, sums in float32, and no
+    packing per call, which costs a plain product of 4 to 8 rows more than the product itself. One
+    row is read faster from the float32 matrix. Measured with benchmarks/engine.py.
+
+    The gain of ``norm`` in front is folded into the matrix as the norm says; never into the
+    panels, so that these stay exact.
     """
 
     __slots__ = ("matrix", "panels")
 
-    def __init__(self, weight: Tensor, *, packed: bool = False) -> None:
+    def __init__(self, weight: Tensor, *, norm: Norm | None = None, packed: bool = False) -> None:
         out_width, in_width = weight.shape
         self.panels = None
         if packed:
             self.panels = torch.ops.quantized.linear_prepack_fp16(weight.contiguous(), None)
+        single = weight if norm is None else norm.fold(weight)
         grows = out_width >= in_width and weight.device.type == "cpu"
-        self.matrix = weight.t().contiguous() if grows else weight.contiguous().t()
+        self.matrix = single.t().contiguous() if grows else single.contiguous().t()
 
     def into(self, x: Tensor, out: Tensor) -> None:
         """Write the product [rows, out] to ``out``."""
@@ -84,36 +133,6 @@ class Projection:
         """Bytes of weights that a product of ``rows`` rows reads."""
         half = self.panels is not None and rows >= PACKED_FROM
         return self.matrix.numel() * (2 if half else self.matrix.element_size())
-
-
-class Norm:
-    """RMSNorm over the last dimension; its weight is folded into what follows where that is exact.
-
-    ``x / sqrt(mean(x²) + eps)`` is ``sqrt(H) · x / hypot(‖x‖, sqrt(H · eps))``: three small calls
-    on a CPU, less than half the time of ``F.rms_norm``, which is composed of more. ``gain`` is the
-    weight times sqrt(H).
-    """
-
-    __slots__ = ("_eps", "_floor", "_weight", "composed", "folded", "gain")
-
-    def __init__(self, weight: Tensor, eps: float, *, folded: bool) -> None:
-        width = weight.shape[0]
-        self.composed = weight.device.type == "cpu" and weight.dtype in WIDE
-        self.folded = folded
-        self.gain = weight * width**0.5 if self.composed else weight
-        self._weight, self._eps = None if folded else weight, eps
-        self._floor = torch.tensor((width * eps) ** 0.5, dtype=weight.dtype, device=weight.device)
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """The normed ``x``; without its gain when that is folded."""
-        if not self.composed:
-            return F.rms_norm(x, (x.shape[-1],), self._weight, self._eps)
-        normed = x / torch.hypot(torch.linalg.vector_norm(x, 2, -1, True), self._floor)
-        return normed if self.folded else normed.mul_(self.gain)
-
-    def fold(self, projection: Tensor) -> Tensor:
-        """``projection`` [out, in] as it must be behind this norm: with the gain, if folded."""
-        return projection * self.gain if self.folded else projection
 
 
 def pair_rows(weight: Tensor, head_dim: int) -> Tensor:

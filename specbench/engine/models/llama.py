@@ -10,7 +10,7 @@ from torch import Tensor
 from specbench.engine.models.attention import attend, store
 from specbench.engine.models.base import Features, Span
 from specbench.engine.models.layers import (
-    WIDE,
+    ALWAYS,
     Block,
     Norm,
     Projection,
@@ -18,6 +18,7 @@ from specbench.engine.models.layers import (
     ScratchCache,
     can_pack,
     feed_forward,
+    gain_from,
     pair_rows,
 )
 from specbench.modelspec import LayerShape, TargetSpec
@@ -47,20 +48,20 @@ def build_block(
         shape: its sizes.
         qkv: fused projection [q + k + v, in]; given, since a draft cuts it differently.
         qkv_norm: weight of the norm in front of it.
-        packed: keep float16 weights packed; nothing is folded into them, so that they stay exact.
+        packed: keep float16 weights packed for several rows.
         keep_input_norm: the normed value is needed itself, so its weight is not folded away.
     """
-    fold = qkv.dtype in WIDE and not packed
+    folds = gain_from(qkv.dtype, packed=packed)
     post = tensors[f"{prefix}.post_attention_layernorm.weight"]
-    before = Norm(qkv_norm, shape.eps, folded=fold and not keep_input_norm)
-    between = Norm(post, shape.eps, folded=fold)
+    before = Norm(qkv_norm, shape.eps, gain_from=ALWAYS if keep_input_norm else folds)
+    between = Norm(post, shape.eps, gain_from=folds)
     gate_up = torch.cat([tensors[f"{prefix}.mlp.{name}_proj.weight"] for name in ("gate", "up")])
     return Block(
         input_norm=before,
-        qkv=Projection(before.fold(qkv), packed=packed),
+        qkv=Projection(qkv, norm=before, packed=packed),
         out=Projection(tensors[f"{prefix}.self_attn.o_proj.weight"], packed=packed),
         post_norm=between,
-        gate_up=Projection(between.fold(gate_up), packed=packed),
+        gate_up=Projection(gate_up, norm=between, packed=packed),
         down=Projection(tensors[f"{prefix}.mlp.down_proj.weight"], packed=packed),
     )
 
@@ -89,8 +90,8 @@ class LlamaTarget:
         )
         norm = tensors["model.norm.weight"]
         head = self.embedding if spec.tied else tensors["lm_head.weight"]
-        self._norm = Norm(norm, shape.eps, folded=self.dtype in WIDE and not packed)
-        self.head = Projection(self._norm.fold(head), packed=packed)
+        self._norm = Norm(norm, shape.eps, gain_from=gain_from(self.dtype, packed=packed))
+        self.head = Projection(head, norm=self._norm, packed=packed)
         self._scratch = ScratchCache(shape, self.dtype, self.device)
 
     @property

@@ -12,7 +12,7 @@ import torch
 from specbench.backends.base import Backend, Event, Finished, GapProbe
 from specbench.backends.inprocess import InProcessBackend
 from specbench.config import EngineConfig, SpecConfig
-from specbench.errors import BackendError, ConfigError, EngineError, UsageError
+from specbench.errors import BackendError, ConfigError, EngineError, RequestError, UsageError
 from specbench.request import Message, Request, SamplingParams
 from specbench.trace import Chunk, Evidence, Finish, StepTrace
 from tests.drive import new_request, prompts
@@ -94,7 +94,7 @@ def test_a_bad_request_fails_alone() -> None:
     async def use(backend: InProcessBackend) -> None:
         await backend.configure(SpecConfig.baseline(), 2)
         good = asyncio.create_task(collect(backend, new_request("good", prompts(1)[0], 8)))
-        with pytest.raises(BackendError, match="exceed max_len"):
+        with pytest.raises(RequestError, match="exceed max_len"):
             await collect(backend, new_request("bad", [1] * 600))
         assert isinstance((await good)[-1], Finished)
 
@@ -145,7 +145,7 @@ def test_an_engine_that_breaks_tells_every_stream(monkeypatch: pytest.MonkeyPatc
 
         monkeypatch.setattr(backend.engine, "step", broken)
         for _ in range(2):
-            with pytest.raises(BackendError, match="a slot was lost"):
+            with pytest.raises(EngineError, match="a slot was lost"):
                 await collect(backend, new_request("r", prompts(1)[0]))
 
     run(use)
@@ -156,3 +156,17 @@ def test_wrong_folders_are_usage_errors(tmp_path: Path) -> None:
         asyncio.run(InProcessBackend(tmp_path / "nothing").open())
     with pytest.raises(EngineError, match="not open"):
         _ = InProcessBackend(tmp_path).engine
+
+
+@pytest.mark.parametrize(
+    ("spec", "batch"),
+    [
+        (SpecConfig(num_steps=2, topk=10**11, num_draft_tokens=8), 1),
+    ],
+)
+def test_memory_that_is_not_there_is_a_wrong_setting(spec: SpecConfig, batch: int) -> None:
+    async def use(backend: InProcessBackend) -> None:
+        with pytest.raises(ConfigError, match="memory does not suffice"):
+            await backend.configure(spec, batch)
+
+    run(use)

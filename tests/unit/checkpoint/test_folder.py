@@ -87,3 +87,8 @@ def test_a_config_that_is_no_table(folder: Path, text: str) -> None:
     (folder / "config.json").write_text(text)
     with pytest.raises(CheckpointError, match=r"config\.json"):
         open_folder(folder)
+
+
+def test_a_name_that_no_file_can_have_is_no_folder() -> None:
+    with pytest.raises(CheckpointError, match="is not a folder"):
+        open_folder("x" * 4000)

@@ -14,7 +14,7 @@ from specbench.engine.draft import chain_tree
 from specbench.engine.engine import Engine
 from specbench.engine.tree import Tree, chain_shape
 from specbench.engine.verify import Verdict
-from specbench.errors import BackendError, ConfigError, EngineError
+from specbench.errors import ConfigError, EngineError, RequestError
 from specbench.request import Request
 from specbench.trace import Finish
 from tests.drive import (
@@ -181,11 +181,11 @@ def test_scores_that_are_not_finite_end_only_that_request(plain: list[Outcome]) 
 
 def test_requests_that_cannot_run_are_refused_alone(engine: Engine) -> None:
     engine.configure(SpecConfig.baseline(), 1)
-    with pytest.raises(BackendError, match=r"exceed max_len=512"):
+    with pytest.raises(RequestError, match=r"exceed max_len=512"):
         engine.submit(new_request("long", [1] * 500, 24))
-    with pytest.raises(BackendError, match=r"outside 0\.\.287"):
+    with pytest.raises(RequestError, match=r"outside 0\.\.287"):
         engine.submit(new_request("ids", [1, 288]))
-    with pytest.raises(BackendError, match="empty"):
+    with pytest.raises(RequestError, match="empty"):
         engine.submit(new_request("none", []))
     assert engine.idle
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specbench.engine.text import TextCodec, TextStream
-from specbench.errors import BackendError, CheckpointError
+from specbench.errors import CheckpointError, RequestError
 from specbench.request import Message, Request
 from tests.tiny import shared_pair, write_tokenizer
 
@@ -70,7 +70,7 @@ def test_messages_go_through_the_template() -> None:
 def test_raw_text_and_ids_are_taken_as_they_are() -> None:
     assert CODEC.prompt_ids(Request(request_id="r", prompt="hi")) == tuple(ids("hi"))
     assert CODEC.prompt_ids(Request(request_id="r", prompt_ids=(4, 5))) == (4, 5)
-    with pytest.raises(BackendError, match="empty"):
+    with pytest.raises(RequestError, match="empty"):
         CODEC.prompt_ids(Request(request_id="r", prompt=""))
 
 
@@ -91,16 +91,23 @@ def test_a_template_in_the_tokenizer_config_is_used(tmp_path: Path) -> None:
 
 
 def test_messages_without_a_template_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(BackendError, match="no chat template"):
+    with pytest.raises(RequestError, match="no chat template"):
         TextCodec(folder(tmp_path, None)).render([Message(role="user", content="x")])
 
 
 @pytest.mark.parametrize(
     "template",
-    ["{{ raise_exception('only user turns') }}", "{{ ''.__class__.__mro__[1].__subclasses__() }}"],
+    [
+        "{{ raise_exception('only user turns') }}",
+        "{{ ''.__class__.__mro__[1].__subclasses__() }}",
+        "{{ 1 / 0 }}",
+        "{{ 10.0 ** 400 }}",
+        "{{ range(10 ** 9) | list }}",
+        "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
+    ],
 )
 def test_a_template_cannot_do_what_it_likes(tmp_path: Path, template: str) -> None:
-    with pytest.raises(BackendError, match="refuses"):
+    with pytest.raises(RequestError, match="refuses"):
         TextCodec(folder(tmp_path, template)).render([Message(role="user", content="x")])
 
 
@@ -112,3 +119,16 @@ def test_broken_files_are_refused(tmp_path: Path) -> None:
         TextCodec(tmp_path)
     with pytest.raises(CheckpointError, match="does not compile"):
         TextCodec(folder(tmp_path, "{% if %}"))
+
+
+def test_half_a_surrogate_pair_is_no_prompt() -> None:
+    with pytest.raises(RequestError, match="no text"):
+        CODEC.prompt_ids(Request(request_id="r", prompt="\ud800"))
+
+
+@pytest.mark.parametrize("template", [b"\xff\xfe", b"{{ " + b"(" * 3000 + b"1" + b")" * 3000 + b" }}"])
+def test_templates_that_cannot_be_read_are_refused(tmp_path: Path, template: bytes) -> None:
+    write_tokenizer(tmp_path)
+    (tmp_path / "chat_template.jinja").write_bytes(template)
+    with pytest.raises(CheckpointError, match="template"):
+        TextCodec(tmp_path)

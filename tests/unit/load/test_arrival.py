@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specbench.config import Arrival, LoadConfig
-from specbench.errors import ConfigError
 from specbench.load.arrival import due_times_ns, offsets_ns
 
 open_loads = st.builds(
@@ -76,9 +75,3 @@ def test_constant_gaps_do_not_drift() -> None:
 
 def test_a_closed_loop_has_no_due_times() -> None:
     assert due_times_ns(LoadConfig(concurrency=4), 10) == ()
-
-
-@pytest.mark.parametrize("arrival", [Arrival.POISSON, Arrival.CONSTANT])
-def test_burstiness_without_gamma_is_refused(arrival: Arrival) -> None:
-    with pytest.raises(ConfigError, match="arrival=gamma"):
-        offsets_ns(LoadConfig(request_rate=1.0, arrival=arrival, burstiness=2.0))

@@ -6,11 +6,14 @@ import pytest
 import torch
 
 from specbench.engine.models.layers import (
+    NEVER,
+    PACKED_FROM,
     Norm,
     Projection,
     Rope,
     ScratchCache,
     can_pack,
+    gain_from,
     pair_rows,
     rotate,
 )
@@ -49,10 +52,20 @@ def test_norm_and_its_folding(dtype: torch.dtype) -> None:
     x, weight = torch.randn(5, 16, dtype=dtype), torch.rand(16, dtype=dtype) + 0.5
     matrix = torch.randn(8, 16, dtype=dtype)
     expected = torch.nn.functional.rms_norm(x, (16,), weight, 1e-5)
-    torch.testing.assert_close(Norm(weight, 1e-5, folded=False)(x), expected)
+    torch.testing.assert_close(Norm(weight, 1e-5)(x), expected)
     if dtype != torch.bfloat16:
-        norm = Norm(weight, 1e-5, folded=True)
+        norm = Norm(weight, 1e-5, gain_from=NEVER)
         torch.testing.assert_close(norm(x) @ norm.fold(matrix).T, expected @ matrix.T)
+
+
+@pytest.mark.parametrize("rows", [1, PACKED_FROM, 9])
+def test_a_packed_projection_and_its_norm_agree_on_who_holds_the_gain(rows: int) -> None:
+    x, gain = torch.randn(rows, 16), torch.rand(16) + 0.5
+    weight = torch.randn(24, 16).half().float()
+    norm = Norm(gain, 1e-5, gain_from=gain_from(torch.float32, packed=True))
+    projection = Projection(weight, norm=norm, packed=True)
+    expected = torch.nn.functional.rms_norm(x, (16,), gain, 1e-5) @ weight.T
+    torch.testing.assert_close(projection(norm(x)), expected, atol=2e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
