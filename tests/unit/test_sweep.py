@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 from collections import Counter
 from pathlib import Path
@@ -11,9 +12,10 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from specbench.backends.base import BackendFacts
 from specbench.collectors import text
 from specbench.collectors.live import Recorder
-from specbench.errors import ConfigError, WorkloadError
+from specbench.errors import ConfigError, UnreachableError, WorkloadError
 from specbench.prompts.prompt import Prompt
 from specbench.provenance import collect
 from specbench.store import RunDir

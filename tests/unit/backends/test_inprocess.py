@@ -12,7 +12,7 @@ import torch
 from specbench.backends.base import Backend, Event, Finished, GapProbe
 from specbench.backends.inprocess import InProcessBackend
 from specbench.config import EngineConfig, SpecConfig
-from specbench.errors import BackendError, ConfigError, EngineError, RequestError, UsageError
+from specbench.errors import ConfigError, EngineError, RequestError, UsageError
 from specbench.request import Message, Request, SamplingParams
 from specbench.trace import Chunk, Evidence, Finish, StepTrace
 from tests.drive import new_request, prompts

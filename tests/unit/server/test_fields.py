@@ -80,3 +80,10 @@ def test_a_body_must_be_an_object(body: Any) -> None:
 def test_ids() -> None:
     assert is_ids([0, 5])
     assert not any(is_ids(v) for v in ([], [1.0], [True], [-1], "12", None))
+
+
+@pytest.mark.parametrize("value", [[], 0, "", False])
+def test_a_table_of_another_type_is_not_taken_for_none(value: object) -> None:
+    assert Fields({}).table("t").flag("f") is False
+    with pytest.raises(RefusedError, match="t is no JSON object"):
+        Fields({"t": value}).table("t")
