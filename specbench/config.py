@@ -160,7 +160,7 @@ class LoadConfig:
         if self.request_rate is not None and not 1e-6 <= self.request_rate <= 1e9:
             raise ConfigError(
                 f"request_rate={self.request_rate}.",
-                expected="Requests per second from 1e-6 to 1e9, or none for a closed loop.",
+                expected="A positive number (1e-6 to 1e9 per second), or none for a closed loop.",
             )
         if not 1e-3 <= self.burstiness <= 1e6:
             raise ConfigError(f"burstiness={self.burstiness}.", expected="From 1e-3 to 1e6.")

@@ -58,7 +58,11 @@ class Keys:
     def number(self, name: str, default: float | None = None) -> float:
         """A positive number; without it the default is taken and noted."""
         value = self._value(name, default)
-        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < math.inf:
+        if (
+            not isinstance(value, int | float)
+            or isinstance(value, bool)
+            or not 0 < value < math.inf
+        ):
             raise CheckpointError(
                 f"{self.source}: {name}={value!r}.", expected="A positive number."
             )

@@ -40,9 +40,7 @@ class PublishConfig:
     api_key: str | None = None
 
     def __post_init__(self) -> None:
-        if self.linger_s is not None and (
-            not 0 <= self.linger_s < math.inf or self.listen is None
-        ):
+        if self.linger_s is not None and (not 0 <= self.linger_s < math.inf or self.listen is None):
             raise ConfigError(
                 f"--metrics-linger={self.linger_s:g} with --metrics-port={self.listen}.",
                 expected="Seconds from 0 on, together with --metrics-port.",

@@ -126,7 +126,9 @@ def test_half_a_surrogate_pair_is_no_prompt() -> None:
         CODEC.prompt_ids(Request(request_id="r", prompt="\ud800"))
 
 
-@pytest.mark.parametrize("template", [b"\xff\xfe", b"{{ " + b"(" * 3000 + b"1" + b")" * 3000 + b" }}"])
+@pytest.mark.parametrize(
+    "template", [b"\xff\xfe", b"{{ " + b"(" * 3000 + b"1" + b")" * 3000 + b" }}"]
+)
 def test_templates_that_cannot_be_read_are_refused(tmp_path: Path, template: bytes) -> None:
     write_tokenizer(tmp_path)
     (tmp_path / "chat_template.jinja").write_bytes(template)

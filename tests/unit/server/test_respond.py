@@ -7,8 +7,13 @@ from typing import Any
 import aiohttp
 import pytest
 
+from specbench.config import SpecConfig
 from specbench.errors import BackendError
+from specbench.request import Request
+from specbench.server import respond as respond_module
 from specbench.server.app import build_app, serve
+from specbench.server.respond import Asked
+from specbench.server.service import Service
 from specbench.trace import Chunk
 from tests.fakes import FakeBackend, fake_text
 
@@ -171,3 +176,23 @@ class Failing(FakeBackend):
     async def _script(self, request: Any) -> Any:
         yield Chunk(at_ns=1, tokens=1, text="x")
         raise BackendError("cut")
+
+
+def test_a_client_that_went_away_is_no_error_of_the_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def gone(*_: object) -> None:
+        raise ConnectionResetError("Cannot write to closing transport")
+
+    monkeypatch.setattr(respond_module, "_stream", gone)
+    service = Service(
+        FakeBackend(),
+        asyncio.run(FakeBackend().open()),
+        model="m",
+        spec=SpecConfig.chain(3),
+        batch_size=1,
+        max_in_flight=1,
+    )
+    asked = Asked(request=Request(request_id="r", prompt="x"), stream=True, shape=object())  # type: ignore[arg-type]
+    asyncio.run(respond_module.respond(None, service, asked))  # type: ignore[arg-type]
+    assert service.in_flight == 0
