@@ -66,9 +66,9 @@ class Engine:
             )
         if not spec.is_baseline and self.pair.draft is None:
             raise ConfigError(f"num_steps={spec.num_steps} needs a draft.", todo="Give --draft.")
-        self.spec, self.scheduler = spec, Scheduler(batch_size)
         memory, device = self.memory, self.pair.device
         memory.ensure(spec)
+        self.spec, self.scheduler = spec, Scheduler(batch_size)
         self.graphs = graphs = Graphs(device, self.graph_mode)
         columns = memory.target.capacity if graphs.fixed else None
         self._inputs = BatchInputs(batch_size, device, columns)

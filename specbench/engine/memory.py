@@ -27,12 +27,13 @@ class Memory:
     def _allocate(self, capacity: int) -> None:
         pair = self._pair
         spec, draft = pair.target_spec, pair.draft_spec
-        self.target, self.target_rope = self._of(spec.n_layers, spec.shape, spec.rope, capacity)
-        self.draft, self.draft_rope = None, None
+        target = self._of(spec.n_layers, spec.shape, spec.rope, capacity)
+        own: tuple[KVPool | None, Rope | None] = (None, None)
         if draft is not None:
-            self.draft, self.draft_rope = self._of(
-                draft.n_layers, draft.shape, draft.rope, capacity
-            )
+            own = self._of(draft.n_layers, draft.shape, draft.rope, capacity)
+        # Assigned together: a failed allocation must not leave a pair with half of its caches.
+        self.target, self.target_rope = target
+        self.draft, self.draft_rope = own
 
     def _of(
         self, layers: int, shape: LayerShape, rope: RopeSpec, capacity: int

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from specbench.config import SpecConfig
-from specbench.engine.memory import capacity_for
+from specbench.engine.memory import Memory, capacity_for
+from specbench.errors import ConfigError
 from tests.drive import TREES, new_engine
 
 
@@ -28,3 +33,21 @@ def test_pools_are_kept_between_points_and_grow_when_needed() -> None:
     assert memory.draft is not None
     assert memory.draft.capacity == 128
     assert memory.target_rope.length == 128
+
+
+def test_a_failed_allocation_leaves_the_engine_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = new_engine(max_len=56)
+    engine.configure(SpecConfig.chain(7), 2)
+    before = (engine.spec, engine.memory.target, engine.memory.draft)
+    real, calls = Memory._of, []
+
+    def fail_at_the_draft(self: Memory, *args: Any) -> Any:
+        calls.append(args)
+        if len(calls) == 2:
+            raise MemoryError
+        return real(self, *args)
+
+    monkeypatch.setattr(Memory, "_of", fail_at_the_draft)
+    with pytest.raises((MemoryError, ConfigError)):
+        engine.configure(TREES[5], 2)
+    assert (engine.spec, engine.memory.target, engine.memory.draft) == before
