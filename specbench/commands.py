@@ -27,6 +27,7 @@ from specbench.explain import explain
 from specbench.gpu_watch import GpuWatch, Place, watch_gpus
 from specbench.grid import Grid
 from specbench.live_view import LiveView
+from specbench.metrics.summary import Summary
 from specbench.progress import ProgressBar
 from specbench.provenance import collect
 from specbench.report import terminal
@@ -90,7 +91,7 @@ def sweep(args: argparse.Namespace, console: Console) -> int:
         for note in workload.notes:
             console.print(f"note: {workload.name}: {note}", markup=False)
     try:
-        run_async(_measure(spec, grid, workloads, out, args, console))
+        summary = run_async(_measure(spec, grid, workloads, out, args, console))
     except (KeyboardInterrupt, SpecbenchError) as stopped:
         _keep(out, console)
         if isinstance(stopped, KeyboardInterrupt):
@@ -99,7 +100,7 @@ def sweep(args: argparse.Namespace, console: Console) -> int:
             )
             return 3
         raise
-    _show(out, console)
+    _show(out, summary, console)
     _refuse_silence(out)
     return 0
 
@@ -122,7 +123,7 @@ async def _measure(
     out: Path,
     args: argparse.Namespace,
     console: Console,
-) -> None:
+) -> Summary:
     """Load the models once, run every block, and conclude while the models are at hand."""
 
     def tell(text: str) -> None:
@@ -163,8 +164,14 @@ async def _measure(
                 await published.finish(out.name)
         for note in run_dir.notes:
             tell(note)
-        conclude(run_dir, gap=backend.top2_gap if isinstance(backend, GapProbe) else None)
-        run_dir.finish()
+        return _concluded(run_dir, backend)
+
+
+def _concluded(run_dir: RunDir, backend: Backend) -> Summary:
+    """Report while the models are at hand to judge near-ties, then compact the run."""
+    summary = conclude(run_dir, gap=backend.top2_gap if isinstance(backend, GapProbe) else None)
+    run_dir.finish()
+    return summary
 
 
 def _watcher(args: argparse.Namespace, console: Console) -> ProgressBar | LiveView:
@@ -243,17 +250,19 @@ def _keep(out: Path, console: Console) -> None:
             console.print(f"{len(run_dir.blocks())} blocks are kept in {out}.", markup=False)
 
 
-def _show(out: Path, console: Console) -> None:
+def _show(out: Path, summary: Summary, console: Console) -> None:
     """The last screen: the summary, then the paths of what was written."""
-    with RunDir.open(out) as run_dir:
-        terminal.render(conclude(run_dir), console)
+    terminal.render(summary, console)
     names = sorted(p.name for p in out.iterdir() if p.suffix in (".csv", ".md", ".html", ".png"))
     console.print(f"\nWrote {out}/: {', '.join(names)}", markup=False, soft_wrap=True)
 
 
 def report(args: argparse.Namespace, console: Console) -> int:
     """``specbench report RUN_DIR``: rebuild every report from what was measured."""
-    _show(Path(args.run_dir), console)
+    out = Path(args.run_dir)
+    with RunDir.open(out) as run_dir:
+        summary = conclude(run_dir)
+    _show(out, summary, console)
     return 0
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from specbench.errors import UsageError
+from specbench.request import SamplingParams
 
 
 class RefusedError(UsageError):
@@ -104,6 +105,29 @@ class Fields:
         if not is_ids(value):
             raise self.wrong(name, value, "a list of token ids")
         return tuple(value)
+
+    def sampling(self, *, max_tokens: int, seed: str) -> SamplingParams:
+        """The sampling fields that every route has; without a temperature decoding is greedy.
+
+        Args:
+            max_tokens: read by the caller, whose routes name it differently.
+            seed: the field's name, which differs, too.
+
+        Raises:
+            RefusedError: a field is of the wrong type.
+            ConfigError: a value is outside its range.
+        """
+        return SamplingParams(
+            max_tokens=max_tokens,
+            temperature=self.number("temperature", 0.0),
+            top_p=self.number("top_p", 1.0),
+            top_k=max(0, self.integer("top_k") or 0),  # -1 also means off
+            min_p=self.number("min_p", 0.0),
+            seed=self.integer(seed) or 0,
+            stop=self.texts("stop"),
+            stop_token_ids=self.ids("stop_token_ids"),
+            ignore_eos=self.flag("ignore_eos"),
+        )
 
     def only(self, name: str, *allowed: Any) -> None:
         """A field of the API whose feature is not here: absent or one of ``allowed``."""

@@ -63,17 +63,8 @@ def _sampling(fields: Fields) -> SamplingParams:
     fields.only("min_new_tokens", 0)
     fields.only("skip_special_tokens", True)
     fields.only("spaces_between_special_tokens", True)
-    sampling = SamplingParams(
-        max_tokens=MAX_NEW_TOKENS if max_tokens is None else max_tokens,
-        temperature=fields.number("temperature", 0.0),
-        top_p=fields.number("top_p", 1.0),
-        top_k=max(0, fields.integer("top_k") or 0),  # -1 also means off
-        min_p=fields.number("min_p", 0.0),
-        seed=fields.integer("sampling_seed") or 0,
-        stop=fields.texts("stop"),
-        stop_token_ids=fields.ids("stop_token_ids"),
-        ignore_eos=fields.flag("ignore_eos"),
-    )
+    most = MAX_NEW_TOKENS if max_tokens is None else max_tokens
+    sampling = fields.sampling(max_tokens=most, seed="sampling_seed")
     fields.done()
     return sampling
 

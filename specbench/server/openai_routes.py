@@ -110,17 +110,7 @@ def _asked(fields: Fields, answer: Answer, max_tokens: int, prompt: Mapping[str,
     answer.usage_always = options.flag("continuous_usage_stats")
     options.done()
     answer.steps = fields.flag("return_steps")
-    sampling = SamplingParams(
-        max_tokens=max_tokens,
-        temperature=fields.number("temperature", 0.0),
-        top_p=fields.number("top_p", 1.0),
-        top_k=max(0, fields.integer("top_k") or 0),  # -1 also means off
-        min_p=fields.number("min_p", 0.0),
-        seed=fields.integer("seed") or 0,
-        stop=fields.texts("stop"),
-        stop_token_ids=fields.ids("stop_token_ids"),
-        ignore_eos=fields.flag("ignore_eos"),
-    )
+    sampling = fields.sampling(max_tokens=max_tokens, seed="seed")
     fields.done()
     request = Request(request_id=answer.id, sampling=sampling, **prompt)
     return Asked(request=request, stream=stream, shape=answer)
