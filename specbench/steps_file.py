@@ -7,7 +7,8 @@ two keys: ``seq`` is the block's place in the journal, ``request`` the index of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,17 @@ def write_steps(path: Path, count: int, blocks: Iterable[Mapping[str, Sequence[A
             writer.write_table(pending)
 
 
+@contextmanager
+def _opened(path: Path) -> Iterator[pq.ParquetFile]:
+    """A parquet file read through Arrow's own file, on this thread alone.
+
+    A Python file object given to Arrow's reading threads is released by them, at times only while
+    the interpreter is going down, and that ends the process with SIGABRT.
+    """
+    with pa.OSFile(str(path)) as native, pq.ParquetFile(native) as file:
+        yield file
+
+
 class StepsFile:
     """``steps.parquet`` of a run, read once; ``count`` blocks stand in it, 0 when there is none.
 
@@ -80,8 +92,8 @@ class StepsFile:
         if not path.exists():
             return
         try:
-            with path.open("rb") as file:
-                metadata = pq.read_metadata(file).metadata or {}
+            with _opened(path) as file:
+                metadata = file.metadata.metadata or {}
             self.count = int(metadata[_BLOCKS])
         except (pa.ArrowException, OSError, KeyError, ValueError) as error:
             raise self._damaged(error) from error
@@ -90,8 +102,9 @@ class StepsFile:
         """The step columns of block ``seq``, which is one of the first ``count``."""
         if self._table is None:
             try:
-                with self._path.open("rb") as file:
-                    self._table = pq.read_table(file, columns=["seq", "request", *STEP_FIELDS])
+                with _opened(self._path) as file:
+                    wanted = ["seq", "request", *STEP_FIELDS]
+                    self._table = file.read(columns=wanted, use_threads=False)
                 rows = self._table["seq"].to_numpy()
             except (pa.ArrowException, OSError, KeyError) as error:
                 raise self._damaged(error) from error

@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -99,3 +100,19 @@ def test_a_path_is_never_an_address(
     path.parent.mkdir()
     write_steps(path, 1, [block(0, 2)])
     assert len(StepsFile(path).columns(0)["request"]) == 2
+
+
+def test_arrow_reads_a_file_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Python file would be released by Arrow's threads, which abort a process that is ending."""
+    path, given = tmp_path / "s.parquet", []
+    write_steps(path, 1, [block(0, 3)])
+    monkeypatch.setattr(pq, "read_table", None)
+    opened = pq.ParquetFile
+
+    def spy(source: object) -> pq.ParquetFile:
+        given.append(source)
+        return opened(source)
+
+    monkeypatch.setattr(pq, "ParquetFile", spy)
+    StepsFile(path).columns(0)
+    assert [type(source) for source in given] == [pa.OSFile, pa.OSFile]
