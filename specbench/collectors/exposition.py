@@ -58,12 +58,18 @@ class Metrics:
         return body + generate_latest(self.registry), PLAIN
 
     async def answer(self, http: web.Request) -> web.StreamResponse:
-        """The handler; a scrape counts when its last byte has been handed over."""
+        """The handler; a scrape counts when its last byte has been handed over.
+
+        A scraper that has hung up meanwhile (its timeout is often one second) is no error.
+        """
         last = self._last  # set when this page already shows the end
         body, kind = self.page(http.headers.get("Accept", ""))
         response = web.Response(body=body, headers={"Content-Type": kind})
-        await response.prepare(http)
-        await response.write_eof()
+        try:
+            await response.prepare(http)
+            await response.write_eof()
+        except ConnectionError:
+            return response
         self._scraped_ns.append(time.perf_counter_ns())
         if last is not None:
             last.set()

@@ -6,9 +6,12 @@ import asyncio
 import socket
 import subprocess
 from collections.abc import Awaitable, Callable, Iterable
+from unittest import mock
 
 import aiohttp
 import pytest
+from aiohttp.http_writer import StreamWriter
+from aiohttp.test_utils import make_mocked_request
 from prometheus_client import Counter, Metric
 from prometheus_client.openmetrics import parser
 
@@ -127,3 +130,17 @@ def test_the_wait_follows_the_scraper(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asyncio.run(patience()) == asyncio.run(patience(3.0)) == exposition.LINGER_S
     assert asyncio.run(patience(0, 15, 30.5)) == 31
     assert asyncio.run(patience(0, 100, 200)) == exposition.MOST_LINGER_S
+
+
+def test_a_scraper_that_hung_up_is_no_error_and_no_scrape() -> None:
+    metrics = full()
+
+    async def run() -> bool:
+        gone = mock.AsyncMock(spec=StreamWriter)
+        gone.write_headers.side_effect = gone.write_eof.side_effect = ConnectionResetError
+        waiting = asyncio.create_task(metrics.last_scrape(limit_s=0.05))
+        await asyncio.sleep(0)
+        await metrics.answer(make_mocked_request("GET", "/metrics", writer=gone))
+        return await waiting
+
+    assert asyncio.run(run()) is False
