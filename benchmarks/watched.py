@@ -31,7 +31,10 @@ COUNTERS = {
     "specbench_accepted_tokens_total": ("point", "position"),
 }
 SWEEP = (sys.executable, "-m", "specbench.cli", "sweep")
-GRID = ("--num-steps", "0..5", "--topk", "1,2", "--num-draft-tokens", "8", "--batch-size", "1,4")
+GRID = (
+    *("--num-steps", "0..7", "--topk", "1,2,4", "--num-draft-tokens", "8,16"),
+    *("--batch-size", "1,2,4"),
+)
 
 
 def _points(server: PrometheusServer) -> dict[tuple[str, str], str]:

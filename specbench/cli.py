@@ -13,7 +13,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from specbench import __version__, dashboards_cli
+from specbench import __version__, compare_cli, dashboards_cli
 from specbench.config import Arrival
 from specbench.errors import SpecbenchError
 
@@ -58,6 +58,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_sweep(subparsers)
     _add_serve(subparsers)
     _add_report(subparsers)
+    compare_cli.add_parser(subparsers)
     dashboards_cli.add_parser(subparsers)
     return parser
 

@@ -1,0 +1,129 @@
+"""What a run was of, topic by topic, and one hash over all that can change its answer.
+
+Two runs can be compared when the topics that a figure depends on are equal. A topic that differs
+is either the change under test (another draft, another version) or a reason not to compare.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_ANSWER = ("max_tokens", "seed", "as_engine")
+_SPEED = ("threads", "max_batch_size", "use_graphs")
+_LOAD = ("request_rate", "arrival", "burstiness")
+_DEVICE = ("device", "compute_capability")
+
+
+class Scope(enum.IntEnum):
+    """What a difference in a topic makes impossible to compare; a larger one includes the others.
+
+    CHANGE: nothing, it is what a comparison may be about. SPEED: times. ALL: everything.
+    """
+
+    CHANGE = 0
+    SPEED = 1
+    ALL = 2
+
+
+SCOPES = {
+    "target": Scope.ALL,
+    "tokenizer": Scope.ALL,
+    "workload": Scope.ALL,
+    "settings": Scope.ALL,
+    "machine": Scope.SPEED,
+    "engine settings": Scope.SPEED,
+    "backend": Scope.SPEED,
+    "dtype": Scope.SPEED,
+    "load": Scope.SPEED,
+    "draft": Scope.CHANGE,
+    "capture": Scope.CHANGE,
+    "kernels": Scope.CHANGE,
+    "specbench": Scope.CHANGE,
+    "libraries": Scope.CHANGE,
+}
+_ANSWERING = ("target", "tokenizer", "workload", "settings", "dtype", "draft", "capture")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """A topic in which two runs differ: its values in base and head, cut to what differs."""
+
+    topic: str
+    base: str
+    head: str
+
+    @property
+    def scope(self) -> Scope:
+        """What it makes incomparable."""
+        return SCOPES[self.topic]
+
+
+def topics(run_json: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """The facts of ``run.json`` by topic; a topic that the run knows nothing of is empty."""
+    asked = _table(run_json.get("asked"))
+    load, engine = _table(asked.get("load")), _table(asked.get("engine"))
+    provenance = _table(run_json.get("provenance"))
+    device, machine = _table(provenance.get("device")), _table(provenance.get("machine"))
+    software, inputs = _table(provenance.get("software")), _table(provenance.get("inputs"))
+    facts = _table(run_json.get("facts"))
+    found = {
+        "workload": {k: v for k, v in inputs.items() if k.startswith("workload.") and "sha" in k},
+        "settings": _kept(asked, _ANSWER),
+        "machine": {**_kept(machine, ("cpu", "cores_usable")), **_kept(device, _DEVICE)},
+        "engine settings": _kept(engine, _SPEED),
+        "backend": _kept(facts, ("backend",)),
+        "dtype": _kept(device, ("dtype",)),
+        "load": _kept(load, _LOAD),
+        "capture": _kept(device, ("capture_physical",)),
+        "kernels": _kept(device, ("attention", "kernels", "weights")),
+        "specbench": _kept(software, ("specbench", "specbench_source_sha256")),
+        "libraries": _kept(software, ("python", "torch", "sglang", "vllm")),
+    }
+    for name in ("target", "draft", "tokenizer"):
+        hashes = {k: v for k, v in inputs.items() if k.startswith(f"sha256:{name}/")}
+        found[name] = hashes or ({} if name == "tokenizer" else _kept(facts, (name,)))
+    return {topic: {key: str(value) for key, value in found[topic].items()} for topic in SCOPES}
+
+
+def fingerprint(run_json: Mapping[str, Any]) -> str:
+    """SHA-256 over everything that changes the tokens of a run: models, tokenizer, prompts,
+    settings, points, dtype and captured layers. Not the machine, not the code."""
+    by_topic = topics(run_json)
+    content = {topic: by_topic[topic] for topic in _ANSWERING}
+    text = json.dumps([content, run_json.get("points")], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def differences(
+    base: Mapping[str, Mapping[str, str]], head: Mapping[str, Mapping[str, str]]
+) -> tuple[Difference, ...]:
+    """The topics in which two runs differ, the gravest first."""
+    found = [
+        Difference(topic=topic, base=_told(old, new), head=_told(new, old))
+        for topic in SCOPES
+        if (old := base.get(topic, {})) != (new := head.get(topic, {}))
+    ]
+    return tuple(sorted(found, key=lambda one: -one.scope))
+
+
+def _told(values: Mapping[str, str], other: Mapping[str, str]) -> str:
+    """What differs from ``other``; a hash is cut to twelve digits."""
+    shown = [
+        f"{key.removeprefix('sha256:')} {value[:12] if 'sha256' in key else value}"
+        for key, value in values.items()
+        if other.get(key) != value
+    ]
+    return ", ".join(shown) or "nothing"
+
+
+def _table(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _kept(values: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: values[name] for name in names if values.get(name) is not None}

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from specbench import reference
+from specbench.cli import main
+from specbench.fingerprint import SCOPES
+from specbench.metrics.curves import Curve
+from specbench.reference import Reference
+from tests.unit.metrics.test_comparison import curve, units
+
+TOPICS = {topic: {topic: "same"} for topic in SCOPES}
+
+
+def kept(path: Path, one: Curve, **topics: str) -> str:
+    changed = {**TOPICS, **{name: {name: value} for name, value in topics.items()}}
+    reference.save(Reference(fingerprint="f" * 64, topics=changed, curves=(one,)), path)
+    return str(path)
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> str:
+    return kept(tmp_path / "base.json", curve(units=units(30)))
+
+
+def test_the_gate_ends_with_one_on_a_regression_beyond_the_margin(
+    tmp_path: Path, base: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    head = kept(tmp_path / "head.json", curve(units=units(28)))
+    assert main(["compare", base, head]) == 1
+    assert "HEAD against BASE: worse" in capsys.readouterr().out
+    assert main(["compare", base, head, "--margin", "10%"]) == 0
+    assert main(["compare", head, base]) == 0
+
+
+def test_equal_runs_are_the_same(
+    tmp_path: Path, base: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compare", base, base]) == 0
+    assert "HEAD against BASE: same (2 same; margin 3 %)." in capsys.readouterr().out
+
+
+def test_another_machine_keeps_times_apart_until_it_is_accepted(
+    tmp_path: Path, base: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    head = kept(tmp_path / "head.json", curve(units=units(30)), machine="other")
+    assert main(["compare", base, head]) == 0
+    shown = capsys.readouterr().out
+    assert "machine differs: machine same -> machine other; times are not compared" in shown
+    assert "1 same, 1 not comparable" in shown
+    assert main(["compare", base, head, "--accept", "machine"]) == 0
+    assert "2 same" in capsys.readouterr().out
+
+
+def test_markdown_and_reference_are_written(tmp_path: Path, base: str) -> None:
+    page, again = tmp_path / "pr.md", tmp_path / "again.json"
+    flags = ["--markdown", str(page), "--save-reference", str(again)]
+    assert main(["compare", base, base, *flags]) == 0
+    text = page.read_text()
+    assert text.startswith("## specbench compare\n\n**HEAD against BASE: same")
+    assert "| k3 w b1 t0 | accept length | 3.00 [2.97, 3.03]" in text
+    assert reference.read(again) == reference.read(Path(base))
+
+
+def test_a_run_alone_can_be_kept(tmp_path: Path, base: str) -> None:
+    assert main(["compare", base, "--save-reference", str(tmp_path / "kept.json")]) == 0
+    assert reference.read(tmp_path / "kept.json") == reference.read(Path(base))
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        ([], "nothing to compare with"),
+        (["{base}", "--margin", "x"], "--margin x"),
+        (["{base}", "--margin", "nan"], "--margin nan"),
+        (["{base}", "--margin", "100%"], "--margin 100%"),
+        (["{base}", "--accept", "weather"], "--accept weather is no topic"),
+        (["{base}", "--accept", "draft"], "--accept draft is no topic"),
+        (["/nowhere/at/all"], "cannot be read"),
+        (["{base}", "--markdown", "/nowhere/at/all.md"], "cannot"),
+    ],
+)
+def test_wrong_use_is_one_line_and_two(
+    base: str, flags: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [flag.format(base=base) for flag in flags]
+    assert main(["compare", base, *words]) == 2
+    said = capsys.readouterr().err
+    assert says in " ".join(said.split())
+    assert "Traceback" not in said
+
+
+def test_arms_of_one_side_are_named(
+    tmp_path: Path, base: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = curve()
+    other = dataclasses.replace(other, key=dataclasses.replace(other.key, point_id="k5"))
+    head = kept(tmp_path / "head.json", other)
+    assert main(["compare", base, head]) == 0
+    said = capsys.readouterr().out
+    assert "not comparable (nothing in both" in said
+    assert "Only in BASE: k3 w b1 t0" in said
+    assert "Only in HEAD: k5 w b1 t0" in said

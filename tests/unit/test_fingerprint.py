@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from specbench.fingerprint import SCOPES, Scope, differences, fingerprint, topics
+
+RUN: dict[str, Any] = {
+    "asked": {
+        "max_tokens": 64,
+        "seed": 0,
+        "as_engine": None,
+        "engine": {"threads": 1, "max_batch_size": 4, "use_graphs": True},
+        "load": {"request_rate": None, "arrival": "poisson", "burstiness": 1.0},
+    },
+    "points": {"k3": {"num_steps": 3, "topk": 1, "num_draft_tokens": 4}},
+    "facts": {"backend": "inprocess", "target": "t", "draft": "d"},
+    "provenance": {
+        "software": {"python": "3.11", "torch": "2.13", "specbench_source_sha256": "aa"},
+        "machine": {"cpu": "x", "cores_usable": "2", "load_average": "0.1"},
+        "device": {"device": "cpu", "dtype": "float32", "capture_physical": "2,4,7"},
+        "inputs": {
+            "sha256:target/config.json": "1" * 64,
+            "sha256:draft/config.json": "2" * 64,
+            "sha256:tokenizer/tokenizer.json": "3" * 64,
+            "workload.default.sha256": "4" * 64,
+            "path:target": "/somewhere",
+        },
+    },
+}
+
+
+def changed(*path: str, value: Any) -> dict[str, Any]:
+    run = copy.deepcopy(RUN)
+    table = run
+    for name in path[:-1]:
+        table = table[name]
+    table[path[-1]] = value
+    return run
+
+
+@pytest.mark.parametrize(
+    ("path", "topic", "answers"),
+    [
+        (("provenance", "inputs", "sha256:target/config.json"), "target", True),
+        (("provenance", "inputs", "sha256:draft/config.json"), "draft", True),
+        (("provenance", "inputs", "sha256:tokenizer/tokenizer.json"), "tokenizer", True),
+        (("provenance", "inputs", "workload.default.sha256"), "workload", True),
+        (("asked", "max_tokens"), "settings", True),
+        (("provenance", "device", "dtype"), "dtype", True),
+        (("provenance", "device", "capture_physical"), "capture", True),
+        (("provenance", "machine", "cpu"), "machine", False),
+        (("asked", "engine", "threads"), "engine settings", False),
+        (("facts", "backend"), "backend", False),
+        (("asked", "load", "arrival"), "load", False),
+        (("provenance", "software", "torch"), "libraries", False),
+        (("provenance", "software", "specbench_source_sha256"), "specbench", False),
+    ],
+)
+def test_each_fact_belongs_to_one_topic(path: tuple[str, ...], topic: str, answers: bool) -> None:
+    other = changed(*path, value="9" * 64)
+    found = differences(topics(RUN), topics(other))
+    assert [one.topic for one in found] == [topic]
+    assert (fingerprint(other) != fingerprint(RUN)) is answers
+
+
+@pytest.mark.parametrize(
+    "path", [("provenance", "machine", "load_average"), ("provenance", "inputs", "path:target")]
+)
+def test_what_changes_nothing_is_no_topic(path: tuple[str, ...]) -> None:
+    other = changed(*path, value="else")
+    assert differences(topics(RUN), topics(other)) == ()
+    assert fingerprint(other) == fingerprint(RUN)
+
+
+def test_points_are_in_the_fingerprint() -> None:
+    assert fingerprint(changed("points", value={})) != fingerprint(RUN)
+
+
+def test_the_gravest_comes_first_and_hashes_are_cut() -> None:
+    other = changed("provenance", "machine", "cpu", value="y")
+    other["provenance"]["inputs"]["sha256:target/config.json"] = "8" * 64
+    first, second = differences(topics(RUN), topics(other))
+    assert (first.topic, first.scope, first.base) == (
+        "target",
+        Scope.ALL,
+        f"target/config.json {'1' * 12}",
+    )
+    assert (second.topic, second.scope, second.head) == ("machine", Scope.SPEED, "cpu y")
+
+
+def test_models_without_hashes_are_known_by_name() -> None:
+    bare = changed("provenance", "inputs", value={})
+    assert topics(bare)["target"] == {"target": "t"}
+    assert topics(bare)["tokenizer"] == {}
+    other = copy.deepcopy(bare)
+    other["facts"]["target"] = "u"
+    assert [one.topic for one in differences(topics(bare), topics(other))] == ["target"]
+
+
+def test_an_empty_record_has_every_topic_empty() -> None:
+    assert topics({}) == {topic: {} for topic in SCOPES}
