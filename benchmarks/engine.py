@@ -1,6 +1,7 @@
-"""The engine beside ``transformers`` generate: python -m benchmarks.engine [--out FILE.json].
+"""The engine beside ``transformers`` generate and llama.cpp: python -m benchmarks.engine.
 
-Same weights, prompts and token counts in one process, batch 1, greedy. Arms take turns prompt by
+Same weights, prompts and token counts in one run, batch 1, greedy. llama.cpp takes part where
+``--llamacpp-python`` names an interpreter that has xllamacpp and gguf. Arms take turns prompt by
 prompt, in an order that rotates, so that what else the machine does hits all of them; medians over
 repetitions are compared. Outputs that loop are left out before anything is timed. The last table
 says where a step's time goes, and how far it is above the time that reading its weights takes.
@@ -14,13 +15,14 @@ import argparse
 import json
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from benchmarks.engine_peers import Case, Generate, llamacpp_arm, transformers_arm
 from specbench.config import EngineConfig, SpecConfig
 from specbench.demo import DRAFT, TARGET
 from specbench.engine.engine import Engine
@@ -31,6 +33,7 @@ from specbench.trace import StepTrace
 from specbench.workload import load_workload
 
 TRANSFORMERS = "transformers"
+LLAMACPP = "llama.cpp"
 
 
 @dataclass(slots=True)
@@ -39,18 +42,10 @@ class Arm:
 
     name: str
     spec: SpecConfig | None
+    generate: Generate | None = None
     seconds: list[list[float]] = field(default_factory=list)
     steps: list[StepTrace] = field(default_factory=list)
     same: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
-    """A prompt, the tokens that plain decoding gives it, and their number."""
-
-    request: Request
-    prompt: tuple[int, ...]
-    output: tuple[int, ...]
 
 
 def main() -> None:
@@ -68,18 +63,24 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--capture-ids", type=lambda s: tuple(map(int, s.split(","))))
+    parser.add_argument("--kernels", default="auto")
+    parser.add_argument("--llamacpp-python", type=Path, help="interpreter with xllamacpp and gguf")
     parser.add_argument("--out", type=Path, help="write everything measured as JSON")
     args = parser.parse_args()
-    config = EngineConfig(device="cpu", dtype=args.dtype, threads=args.threads, max_batch_size=1)
+    config = EngineConfig(
+        device="cpu", dtype=args.dtype, threads=args.threads, max_batch_size=1, kernels=args.kernels
+    )
     engine = Engine(ModelPair.load(args.target, args.draft, config, args.capture_ids), config)
     asked = load_workload(args.workload).requests(
         args.prompts, SamplingParams(max_tokens=args.tokens), max_turns=1
     )
     cases, looping = choose(engine, asked)
-    arms = [Arm(TRANSFORMERS, None), Arm("plain", SpecConfig.baseline())]
+    arms = [Arm(TRANSFORMERS, None, transformers_arm(args.target, args.dtype))]
+    if args.llamacpp_python:
+        arms.append(Arm(LLAMACPP, None, llamacpp_arm(args.llamacpp_python, args.target)))
+    arms.append(Arm("plain", SpecConfig.baseline()))
     arms += [Arm(f"chain {k}", SpecConfig.chain(k)) for k in args.chains]
-    generate = transformers_arm(args.target, args.dtype)
-    measure(engine, generate, arms, cases, args.repetitions)
+    measure(engine, arms, cases, args.repetitions)
     report = summarise(engine, arms, cases)
     report |= {
         "prompts": len(cases),
@@ -126,32 +127,8 @@ def run_engine(engine: Engine, request: Request) -> tuple[tuple[int, ...], float
     return output, (time.perf_counter_ns() - begun) / 1e9, steps
 
 
-def transformers_arm(target: Path, dtype: str) -> Callable[[Case], tuple[tuple[int, ...], float]]:
-    """A function that generates a case with transformers and says how long it took."""
-    from transformers import AutoModelForCausalLM
-
-    model: Any = AutoModelForCausalLM.from_pretrained(target, dtype=getattr(torch, dtype))
-    model.eval()
-
-    def generate(case: Case) -> tuple[tuple[int, ...], float]:
-        ids = torch.tensor([case.prompt])
-        begun = time.perf_counter_ns()
-        with torch.inference_mode():
-            out = model.generate(
-                ids,
-                attention_mask=torch.ones_like(ids),
-                max_new_tokens=len(case.output),
-                do_sample=False,
-            )
-        spent = (time.perf_counter_ns() - begun) / 1e9
-        return tuple(out[0, len(case.prompt) :].tolist()), spent
-
-    return generate
-
-
 def measure(
     engine: Engine,
-    generate: Callable[[Case], tuple[tuple[int, ...], float]],
     arms: Sequence[Arm],
     cases: Sequence[Case],
     repetitions: int,
@@ -164,9 +141,9 @@ def measure(
             first = (repetition + index) % len(arms)
             for arm in (*arms[first:], *arms[:first]):
                 steps: list[StepTrace] = []
-                if arm.spec is None:
-                    output, spent = generate(case)
-                else:
+                if arm.generate is not None:
+                    output, spent = arm.generate(case)
+                elif arm.spec is not None:
                     engine.configure(arm.spec, 1)
                     output, spent, steps = run_engine(engine, case.request)
                 if repetition >= 0:
@@ -208,6 +185,7 @@ def summarise(engine: Engine, arms: Sequence[Arm], cases: Sequence[Case]) -> dic
             "arm": arm.name,
             "tokens_per_s": speed[arm.name],
             "over_transformers": speed[arm.name] / speed[TRANSFORMERS],
+            "over_llamacpp": speed[arm.name] / speed[LLAMACPP] if LLAMACPP in speed else None,
             "over_plain": speed[arm.name] / speed["plain"],
             "same_output": f"{arm.same}/{sum(map(len, arm.seconds))}",
             "seconds": arm.seconds,
@@ -242,16 +220,20 @@ def print_tables(report: dict[str, Any]) -> None:
     print(
         f"{report['prompts']} prompts, {report['tokens']} tokens a pass, "
         f"{report['left_out_looping']} looping left out; {facts['dtype']}, weights "
-        f"{facts['weights']}, {facts['threads']} thread(s), torch {facts['torch']}"
+        f"{facts['weights']}, {facts['threads']} thread(s), torch {facts['torch']}, "
+        f"kernels {facts['kernels']}"
     )
-    print(f"{'arm':<14}{'tok/s':>8}{'x transformers':>16}{'x plain':>9}{'same output':>13}")
+    columns = ("x transformers", "x llama.cpp", "x plain", "same output")
+    print(f"{'arm':<14}{'tok/s':>8}" + "".join(f"{c:>16}" for c in columns))
     for row in report["arms"]:
+        over = row["over_llamacpp"]
         print(
             f"{row['arm']:<14}{row['tokens_per_s']:>8.0f}{row['over_transformers']:>16.2f}"
-            f"{row['over_plain']:>9.2f}{row['same_output']:>13}"
+            f"{'absent' if over is None else f'{over:.2f}':>16}"
+            f"{row['over_plain']:>16.2f}{row['same_output']:>16}"
         )
     print(f"\nmedian step; weights are read at {report['read_bandwidth_gb_s']:.1f} GB/s")
-    columns = (
+    parts = (
         "step_ms",
         "draft_ms",
         "verify_ms",
@@ -260,10 +242,10 @@ def print_tables(report: dict[str, Any]) -> None:
         "weights_mb",
         "floor_ms",
     )
-    print(f"{'arm':<14}{'tau':>6}" + "".join(f"{c:>12}" for c in columns) + f"{'x floor':>9}")
+    print(f"{'arm':<14}{'tau':>6}" + "".join(f"{c:>12}" for c in parts) + f"{'x floor':>9}")
     for row in report["arms"]:
         if "step_ms" in row:
-            cells = "".join(f"{row[c]:>12.2f}" for c in columns)
+            cells = "".join(f"{row[c]:>12.2f}" for c in parts)
             print(f"{row['arm']:<14}{row['accept_length']:>6.2f}{cells}{row['over_floor']:>9.2f}")
 
 

@@ -13,9 +13,19 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from specbench import __version__, compare_cli, dashboards_cli
+from specbench import (
+    __version__,
+    compare_cli,
+    convert_cli,
+    dashboards_cli,
+    doctor_cli,
+    probe_cli,
+    report_cli,
+    selftest_cli,
+)
 from specbench.config import Arrival
 from specbench.errors import SpecbenchError
+from specbench.verification import Verification
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -57,9 +67,10 @@ def build_parser() -> argparse.ArgumentParser:
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_sweep(subparsers)
     _add_serve(subparsers)
-    _add_report(subparsers)
-    compare_cli.add_parser(subparsers)
+    for cli in (report_cli, selftest_cli, compare_cli, convert_cli, doctor_cli):
+        cli.add_parser(subparsers)
     dashboards_cli.add_parser(subparsers)
+    probe_cli.add_parser(subparsers)
     return parser
 
 
@@ -82,6 +93,23 @@ def _add_models(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--device", help="cpu or cuda (default: cuda where there is one)")
     group.add_argument("--threads", type=int, metavar="N", help="CPU threads of torch (default 1)")
     group.add_argument("--max-len", type=int, metavar="N", help="longest sequence (default 1024)")
+    group.add_argument("--kernels", help="CPU forward: auto (default), native (compiled) or torch")
+    group = parser.add_argument_group("verification of drafts at temperature > 0")
+    group.add_argument(
+        "--verification",
+        choices=[method.value for method in Verification],
+        help="target_only (default; chains and trees), or for chains: rejection, one_hot, block",
+    )
+    for name, what in (
+        ("single", "accept a draft that the target gives at least this probability"),
+        ("acc", "divide what the coin is held against by this"),
+    ):
+        group.add_argument(
+            f"--threshold-{name}",
+            type=float,
+            metavar="P",
+            help=f"target_only: {what} (default 1: exact; below 1 the output is lossy)",
+        )
 
 
 def _add_grid(parser: argparse.ArgumentParser) -> None:
@@ -129,6 +157,13 @@ def _add_load(parser: argparse.ArgumentParser) -> None:
         "--burstiness", type=float, metavar="S", help="shape of gamma gaps; below 1 is burstier"
     )
     group.add_argument("--warmup", type=int, metavar="N", help="warm-up requests per arm")
+    group.add_argument(
+        "--noise-floor",
+        action="store_true",
+        default=None,
+        help="measure plain decoding twice: what an A/A comparison shows here, and the control of "
+        "the losslessness verdict",
+    )
 
 
 def _add_metrics(parser: argparse.ArgumentParser) -> None:
@@ -182,6 +217,7 @@ def _add_sweep(subparsers: Any) -> None:
         "--backend", choices=("auto", "openai", "sglang"), help="how to talk to it (default auto)"
     )
     _add_load(parser)
+    report_cli.add_judging(parser)
     _add_metrics(parser)
     group = parser.add_argument_group("output")
     group.add_argument("--out", metavar="DIR", help="run directory (default runs/sweep-TIME)")
@@ -220,6 +256,18 @@ def _add_serve(subparsers: Any) -> None:
         "--num-draft-tokens", "--speculative-num-draft-tokens", type=int, metavar="N"
     )
     parser.add_argument("--batch-size", type=int, metavar="N", help="default 4")
+    parser.add_argument(
+        "--prefill-chunk",
+        type=int,
+        metavar="N",
+        help="prompt tokens read between two steps of the running requests (default 256)",
+    )
+    parser.add_argument(
+        "--prefix-reuse",
+        action="store_true",
+        default=None,
+        help="start prompts from what earlier requests left in the cache (default: off)",
+    )
     parser.add_argument("--host", help="default 127.0.0.1; beyond loopback a key is required")
     parser.add_argument("--port", type=int, help="default 8000; 0 takes a free port")
     parser.add_argument(
@@ -229,17 +277,6 @@ def _add_serve(subparsers: Any) -> None:
         "--as-engine", choices=("sglang", "vllm"), help="resolve conflicts as this engine would"
     )
     parser.set_defaults(run=_serve)
-
-
-def _add_report(subparsers: Any) -> None:
-    parser = subparsers.add_parser(
-        "report",
-        help="rebuild summary.csv, report.md and plots of a run directory",
-        description="Rebuild every report of a run directory from what was measured.",
-        allow_abbrev=False,
-    )
-    parser.add_argument("run_dir", metavar="RUN_DIR")
-    parser.set_defaults(run=_report)
 
 
 # Commands are imported when they run, so that --help and a wrong flag answer at once.
@@ -255,12 +292,6 @@ def _serve(args: argparse.Namespace) -> int:
     from specbench import commands
 
     return commands.serve(args, Console(highlight=False))
-
-
-def _report(args: argparse.Namespace) -> int:
-    from specbench import commands
-
-    return commands.report(args, Console(highlight=False))
 
 
 if __name__ == "__main__":

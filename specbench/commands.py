@@ -100,7 +100,7 @@ def sweep(args: argparse.Namespace, console: Console) -> int:
             )
             return 3
         raise
-    _show(out, summary, console)
+    show(out, summary, console)
     _refuse_silence(out)
     return 0
 
@@ -250,20 +250,11 @@ def _keep(out: Path, console: Console) -> None:
             console.print(f"{len(run_dir.blocks())} blocks are kept in {out}.", markup=False)
 
 
-def _show(out: Path, summary: Summary, console: Console) -> None:
+def show(out: Path, summary: Summary, console: Console) -> None:
     """The last screen: the summary, then the paths of what was written."""
     terminal.render(summary, console)
     names = sorted(p.name for p in out.iterdir() if p.suffix in (".csv", ".md", ".html", ".png"))
     console.print(f"\nWrote {out}/: {', '.join(names)}", markup=False, soft_wrap=True)
-
-
-def report(args: argparse.Namespace, console: Console) -> int:
-    """``specbench report RUN_DIR``: rebuild every report from what was measured."""
-    out = Path(args.run_dir)
-    with RunDir.open(out) as run_dir:
-        summary = conclude(run_dir)
-    _show(out, summary, console)
-    return 0
 
 
 def serve(args: argparse.Namespace, console: Console) -> int:

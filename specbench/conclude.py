@@ -19,6 +19,7 @@ from specbench.estimate import Caveat
 from specbench.grid import Dropped
 from specbench.grown_file import whole_lines
 from specbench.metrics.arms import ArmKey, key_of
+from specbench.metrics.goodput import Objectives, parse_objectives
 from specbench.metrics.gpu_track import Samples
 from specbench.metrics.lossless import Gap, Lossless
 from specbench.metrics.summary import Summary, SummaryInput, judge_all, summarise
@@ -41,18 +42,31 @@ def facts_json(facts: BackendFacts) -> dict[str, Any]:
     }
 
 
-def conclude(run_dir: RunDir, *, gap: Gap | None = None) -> Summary:
+def conclude(
+    run_dir: RunDir,
+    *,
+    gap: Gap | None = None,
+    objectives: Objectives | None = None,
+    reader_tok_s: float | None = None,
+) -> Summary:
     """Compute the summary of ``run_dir`` and write summary.csv, report.md, report.html and plots.
 
     Args:
         run_dir: open for reading at least.
         gap: the target's relative gap of its two best scores, where the models are at hand; it
             settles near-ties. Without it, verdicts that were saved earlier are used.
+        objectives: in place of those that the run was asked for.
+        reader_tok_s: likewise.
 
     Raises:
         OutputError: nothing was measured, or the run directory is not what it should be.
     """
     given = summary_input(run_dir)
+    given = dataclasses.replace(
+        given,
+        objectives=objectives or given.objectives,
+        reader_tok_s=reader_tok_s or given.reader_tok_s,
+    )
     if gap is not None:
         verdicts = judge_all(given, gap)
         run_dir.write(VERDICTS, _dump(verdicts))
@@ -63,7 +77,7 @@ def conclude(run_dir: RunDir, *, gap: Gap | None = None) -> Summary:
         load_strict(Dropped, gone, source="run.json: dropped")
         for gone in run_dir.run_json["dropped"]
     ]
-    for name, data in files(summary, run_dir.provenance, dropped=dropped).items():
+    for name, data in files(summary, run_dir.provenance, given.runs, dropped=dropped).items():
         run_dir.write(name, data)
     return summary
 
@@ -75,7 +89,7 @@ def summary_input(run_dir: RunDir) -> SummaryInput:
         OutputError: run.json lacks a key or holds a wrong value.
     """
     try:
-        facts = run_dir.run_json["facts"]
+        facts, asked = run_dir.run_json["facts"], run_dir.run_json["asked"]
         points = {
             name: load_strict(SpecConfig, values, source=f"run.json: points.{name}")
             for name, values in run_dir.run_json["points"].items()
@@ -94,7 +108,9 @@ def summary_input(run_dir: RunDir) -> SummaryInput:
             caveats={**kept, "": (*caveats, *kept.get("", ()))},
             gpus=gpu_samples_of(run_dir, runs),
             end_ids=tuple(facts["end_ids"]),
-            request_rate=run_dir.run_json["asked"]["load"]["request_rate"],
+            request_rate=asked["load"]["request_rate"],
+            objectives=parse_objectives(slo) if (slo := asked.get("slo")) else None,
+            reader_tok_s=asked.get("reader_rate"),
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise OutputError(

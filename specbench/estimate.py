@@ -44,6 +44,7 @@ class Estimate:
 
     ``low`` and ``high`` are None when no interval can be given (fewer than 12 requests,
     semantics.md 19). ``n`` counts what was resampled, or the samples of a plain statistic.
+    ``log_error`` is the standard error of the value's logarithm, where an interval rests on it.
     """
 
     value: float
@@ -53,6 +54,7 @@ class Estimate:
     unit: str
     evidence: Evidence
     caveats: tuple[Caveat, ...] = ()
+    log_error: float | None = None
 
     def with_caveats(self, caveats: Iterable[Caveat]) -> Estimate:
         """The same estimate with ``caveats`` added."""

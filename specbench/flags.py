@@ -12,8 +12,14 @@ from specbench.collectors.publish import PublishConfig
 from specbench.config import Arrival, EngineConfig, LoadConfig, SpecConfig
 from specbench.errors import ConfigError
 from specbench.grid import parse_values
+from specbench.metrics.goodput import parse_objectives
 from specbench.sweep import SweepSpec
+from specbench.verification import Verification
 
+ENGINE_FLAGS = (
+    *("dtype", "device", "threads", "max_len", "kernels"),
+    *("verification", "threshold_single", "threshold_acc"),
+)
 # Defaults of each profile: flags that are given win over them.
 PROFILES: Mapping[str, Mapping[str, Any]] = {
     "quick": {
@@ -47,6 +53,7 @@ def sweep_spec(args: argparse.Namespace) -> SweepSpec:
             expected="An outside server brings its own models.",
         )
     _check_place(args)
+    check_latency_flags(args)
     if args.capture_ids and args.capture_default:
         raise ConfigError(
             "--capture-ids and --capture-default are given together.", expected="One of them."
@@ -69,6 +76,8 @@ def sweep_spec(args: argparse.Namespace) -> SweepSpec:
         "capture_ids": _values(args.capture_ids, "--capture-ids", 0),
         "capture_default": args.capture_default,
         "as_engine": args.as_engine,
+        "noise_floor": args.noise_floor,
+        **{name: getattr(args, name) for name in ("slo", "reader_rate")},
     }
     chosen = dict(PROFILES[args.profile or "quick"])
     chosen |= {key: value for key, value in given.items() if value is not None}
@@ -84,13 +93,21 @@ def sweep_spec(args: argparse.Namespace) -> SweepSpec:
     return SweepSpec(**chosen, load=load, engine=engine)
 
 
+def check_latency_flags(args: argparse.Namespace) -> None:
+    """Refuse ``--slo`` and ``--reader-rate`` that say nothing, before anything runs."""
+    if args.slo is not None:
+        parse_objectives(args.slo)
+    if args.reader_rate is not None and not 0 < args.reader_rate < math.inf:
+        raise ConfigError(f"--reader-rate {args.reader_rate}.", expected="Tokens per second.")
+
+
 def _check_place(args: argparse.Namespace) -> None:
     """Refuse flags that would say nothing where the sweep runs: here, or on a server."""
     if args.server is None and args.backend is not None:
         raise ConfigError(
             "--backend is given without --server.", expected="It says how to talk to a server."
         )
-    names = ("capture_ids", "capture_default", "dtype", "device", "threads", "max_len")
+    names = ("capture_ids", "capture_default", *ENGINE_FLAGS)
     given = [f"--{name.replace('_', '-')}" for name in names if getattr(args, name) is not None]
     if args.server is not None and given:
         raise ConfigError(
@@ -118,8 +135,10 @@ def _load_flags(args: argparse.Namespace) -> dict[str, Any]:
 
 def engine_config(args: argparse.Namespace, *, max_batch_size: int) -> EngineConfig:
     """The engine's settings from the model flags."""
-    flags = {name: getattr(args, name) for name in ("dtype", "device", "threads", "max_len")}
+    flags = {name: getattr(args, name) for name in ENGINE_FLAGS}
     given = {key: value for key, value in flags.items() if value is not None}
+    if args.verification is not None:
+        given["verification"] = Verification(args.verification)
     return EngineConfig(max_batch_size=max_batch_size, **given)
 
 
@@ -188,7 +207,7 @@ def serve_settings(args: argparse.Namespace) -> dict[str, Any]:
     tables = {
         "": ("host", "port", "batch_size", "log_level"),
         "models": ("target", "draft", "capture_default"),
-        "engine": ("dtype", "device", "threads", "max_len"),
+        "engine": (*ENGINE_FLAGS, "prefill_chunk", "prefix_reuse"),
         "point": ("num_steps", "topk", "num_draft_tokens", "as_engine"),
     }
     given = {

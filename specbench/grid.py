@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
-from specbench.config import Override, SpecConfig, resolve
+from specbench.config import SpecConfig
 from specbench.errors import ConfigError
+from specbench.resolve import Override, resolve
+from specbench.verification import VerifyRules
 
 MOST_VALUES = 1000
 _RANGE = re.compile(r"(\d+)\.\.(\d+)")
@@ -19,16 +21,20 @@ _VALUE = re.compile(r"\d+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One legal point. ``derived`` says that num_draft_tokens follows from num_steps (a chain)."""
+    """One legal point. ``derived`` says that num_draft_tokens follows from num_steps (a chain).
+
+    ``again`` marks a second arm of the same spec, for the noise floor.
+    """
 
     spec: SpecConfig
     derived: bool = False
     overrides: tuple[Override, ...] = ()
+    again: bool = False
 
     @property
     def point_id(self) -> str:
         """The short name of the point's spec."""
-        return self.spec.point_id
+        return f"{self.spec.point_id}-again" if self.again else self.spec.point_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +53,18 @@ class Grid:
 
     points: tuple[Point, ...]
     dropped: tuple[Dropped, ...]
+
+    def without(self, rules: VerifyRules) -> Grid:
+        """The grid without the points that ``rules`` cannot check: trees, where only chains are."""
+        kept, dropped = [], list(self.dropped)
+        for point in self.points:
+            try:
+                rules.check(point.spec.topk)
+            except ConfigError as error:
+                dropped.append(Dropped(**asdict(point.spec), reason=str(error)))
+            else:
+                kept.append(point)
+        return Grid(points=tuple(kept), dropped=tuple(dropped))
 
 
 def parse_values(text: str, *, flag: str, least: int = 0) -> tuple[int, ...]:

@@ -9,7 +9,13 @@ from specbench.errors import ConfigError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingParams:
-    """How tokens are chosen and when a request ends. ``temperature`` 0 is greedy."""
+    """How tokens are chosen and when a request ends.
+
+    ``temperature`` 0 is greedy; ``top_k`` 0, ``top_p`` 1 and ``min_p`` 0 switch a filter off.
+
+    Raises:
+        ConfigError: a value is outside its range, or not a number.
+    """
 
     temperature: float = 0.0
     top_k: int = 0
@@ -29,6 +35,8 @@ class SamplingParams:
         ):
             if not low <= value <= high:
                 raise ConfigError(f"{name}={value} is outside [{low:g}, {high:g}].")
+        if self.top_p == 0.0:
+            raise ConfigError("top_p=0 leaves no token.", expected="In (0, 1]; 1 switches it off.")
         if self.top_k < 0:
             raise ConfigError(f"top_k={self.top_k} is negative.", expected="0 switches it off.")
         if self.max_tokens < 1:

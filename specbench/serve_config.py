@@ -37,8 +37,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from specbench.config import EngineConfig, SpecConfig, load_strict, resolve
+from specbench.config import EngineConfig, SpecConfig, load_strict
 from specbench.errors import ConfigError
+from specbench.resolve import resolve
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +150,7 @@ def load_serve_config(path: Path | None, flags: Mapping[str, Any]) -> ServeConfi
     source = "the flags" if path is None else str(path)
     try:
         config = load_strict(ServeConfig, values, source=source)
-        _ = config.point.spec
+        config.engine.rules.check(config.point.spec.topk)
     except ConfigError as error:
         if error.what.startswith(source) or path is None:
             raise

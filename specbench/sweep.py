@@ -16,7 +16,7 @@ from specbench.backends.base import Backend
 from specbench.collectors.live import Recorder
 from specbench.collectors.points import Cell
 from specbench.conclude import add_caveats
-from specbench.config import EngineConfig, LoadConfig, load_strict
+from specbench.config import EngineConfig, LoadConfig, SpecConfig, load_strict
 from specbench.errors import ConfigError
 from specbench.gpu_watch import GpuWatch
 from specbench.grid import Grid, Point, expand
@@ -34,7 +34,8 @@ class SweepSpec:
     """What a sweep is asked to do; stored in run.json and compared when it is resumed.
 
     ``requests`` is the number of prompts of each arm, split into ``blocks`` blocks. Paths are
-    None for the shipped pair; ``server`` is the address of an outside server.
+    None for the shipped pair; ``server`` is the address of an outside server. ``noise_floor``
+    adds a second plain arm; ``slo`` and ``reader_rate`` are what the report judges latency by.
     """
 
     target: str | None = None
@@ -56,6 +57,9 @@ class SweepSpec:
     as_engine: str | None = None
     engine: EngineConfig = EngineConfig()
     load: LoadConfig = LoadConfig()
+    noise_floor: bool = False
+    slo: str | None = None
+    reader_rate: float | None = None
 
     def __post_init__(self) -> None:
         if self.requests < 1 or not 1 <= self.blocks <= self.requests:
@@ -78,8 +82,12 @@ class SweepSpec:
             ConfigError: nothing that was asked is left but the baseline, which was not asked.
         """
         grid = expand(self.num_steps, self.topk, self.num_draft_tokens, as_engine=self.as_engine)
+        grid = grid.without(self.engine.rules)
         if grid.dropped and len(grid.points) == 1 and 0 not in self.num_steps:
             raise ConfigError(f"No point of the grid is legal. The first: {grid.dropped[0].reason}")
+        if self.noise_floor:
+            again = Point(spec=SpecConfig.baseline(), again=True)
+            return dataclasses.replace(grid, points=(*grid.points, again))
         return grid
 
     def to_json(self) -> dict[str, Any]:
@@ -232,6 +240,7 @@ async def run_sweep(
             warmup=spec.load.warmup_requests if cold else 0,
             watches=_watches(job, recorder, observer),
         )
+        arm = dataclasses.replace(arm, point_id=job.point.point_id)
         samples = gpus.take() if gpus else ()
         warm.add((job.point.point_id, job.batch_size))
         add_caveats(run_dir, job.point.point_id, caveats)

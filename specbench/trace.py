@@ -79,7 +79,10 @@ class StepTrace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What a server said of one request's speculation in total; None where it did not say."""
+    """What a server said of one request's speculation in total; None where it did not say.
+
+    ``cached_tokens`` are those of the prompt that a prefix cache had.
+    """
 
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
@@ -87,6 +90,7 @@ class Usage:
     drafted: int | None = None
     accepted: int | None = None
     histogram: tuple[int, ...] | None = None
+    cached_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

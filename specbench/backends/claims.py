@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from specbench.backends.http import HttpSession
-from specbench.config import SpecConfig
+from specbench.config import SpecConfig, load_strict
 from specbench.errors import BackendError, ConfigError
+from specbench.estimate import Caveat
 from specbench.trace import Evidence
+from specbench.verification import VerifyRules
 
 OURS, SGLANG, VLLM, LLAMACPP = "specbench", "sglang", "vllm", "llama.cpp"
 
@@ -27,7 +29,8 @@ class ServerClaims:
     """A server's own words. ``server`` is empty and ``spec`` None where it did not say.
 
     ``batch_size`` is how many requests it runs together; ``incremental`` is SGLang's switch that
-    makes ``/generate`` stream pieces of text in place of the whole text so far.
+    makes ``/generate`` stream pieces of text in place of the whole text so far. ``caveats`` follow
+    from what it said.
     """
 
     server: str = ""
@@ -38,6 +41,7 @@ class ServerClaims:
     batch_size: int | None = None
     max_len: int | None = None
     incremental: bool = False
+    caveats: tuple[Caveat, ...] = ()
     device: Mapping[str, str] = field(default_factory=dict)
     inputs: Mapping[str, str] = field(default_factory=dict)
 
@@ -122,6 +126,7 @@ def _ours(info: Mapping[str, Any]) -> ServerClaims:
             spec=SpecConfig(**said["spec"]),
             batch_size=said["batch_size"],
             max_len=said["max_len"],
+            caveats=_caveats(said.get("caveats", ())),
             device=dict(said["device"]),
             inputs=dict(said["inputs"]),
         )
@@ -142,6 +147,7 @@ def _sglang(info: Mapping[str, Any]) -> ServerClaims:
         batch_size=_number(info, "max_running_requests"),
         max_len=_number(info, "context_length"),
         incremental=bool(info.get("incremental_streaming_output") or info.get("stream_output")),
+        caveats=_sglang_caveats(info),
     )
 
 
@@ -157,6 +163,26 @@ def _sglang_spec(info: Mapping[str, Any]) -> SpecConfig | None:
         )
     except (KeyError, TypeError, ConfigError):
         return None
+
+
+def _caveats(said: Any) -> tuple[Caveat, ...]:
+    """What our own server holds against its figures; an older version did not say."""
+    try:
+        return tuple(load_strict(Caveat, one, source="/server_info: caveats") for one in said)
+    except ConfigError as error:
+        raise ValueError(str(error)) from None
+
+
+def _sglang_caveats(info: Mapping[str, Any]) -> tuple[Caveat, ...]:
+    """Thresholds of its target-only sampling that are below 1 (engine-spec 6.2)."""
+    names = ("speculative_accept_threshold_single", "speculative_accept_threshold_acc")
+    single, acc = (
+        float(value) if isinstance(value := info.get(name), int | float) else 1.0 for name in names
+    )
+    try:
+        return VerifyRules(threshold_single=single, threshold_acc=acc).caveats
+    except ConfigError:
+        return ()
 
 
 def _text(table: Mapping[str, Any], name: str) -> str:

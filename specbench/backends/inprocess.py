@@ -173,6 +173,8 @@ class InProcessBackend:
             device["capture_source"] = spec.capture_source
             device["draft_embedding"] = spec.embed_policy
         caveats = (*pair.target_spec.caveats, *(pair.draft_spec.caveats if pair.draft_spec else ()))
+        caveats += self._config.rules.caveats
+        device["verification"] = self._config.verification.value
         return BackendFacts(
             backend="inprocess",
             target=_shown(self._target_dir),

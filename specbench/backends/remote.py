@@ -68,6 +68,7 @@ class RemoteBackend:
             device={"server": server, "url": self._http.url, **claims.device},
             inputs=claims.inputs,
             max_len=claims.max_len,
+            caveats=claims.caveats,
         )
 
     async def configure(self, spec: SpecConfig, batch_size: int) -> None:

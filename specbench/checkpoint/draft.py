@@ -1,41 +1,20 @@
-"""A draft checkpoint as a DraftSpec: SpecForge and SafeAILab files (engine-spec 1.2, 1.3, 1.10).
-
-Another format is one more ``DraftFormat`` in ``FORMATS``: how to know it, and how to read the ids
-of the layers it was trained on.
-"""
+"""A draft checkpoint of any known format as one DraftSpec (engine-spec 1, table 1.10)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
+from specbench.checkpoint.capture import choose_capture
+from specbench.checkpoint.draft_names import layer_prefix, with_canonical_names
+from specbench.checkpoint.draft_tensors import MAPS, TIED, UPPER_NORMS, check_draft_tensors
 from specbench.checkpoint.folder import Folder, open_folder
-from specbench.checkpoint.headers import TensorEntry
-from specbench.checkpoint.keys import (
-    Keys,
-    check_tensors,
-    dtype_name,
-    layer_shape,
-    layer_tensors,
-    rope,
-)
+from specbench.checkpoint.formats import Captured, ConfigTables, find_format
+from specbench.checkpoint.keys import FLOATS, Keys, dtype_name, layer_shape, rope
+from specbench.checkpoint.latent import MARK, latent_shape
 from specbench.checkpoint.vocab_map import check_vocab_map
 from specbench.errors import CheckpointError
 from specbench.modelspec import DraftSpec, TargetSpec
-
-Capture = tuple[tuple[int, ...], str]
-MAPS = ("d2t", "t2d")
-TIED = "tied to the embedding"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DraftFormat:
-    """A way of writing a draft: ``matches`` its folder, ``capture`` reads physical indices."""
-
-    name: str
-    matches: Callable[[Folder], bool]
-    capture: Callable[[Keys], Capture | None]
 
 
 def read_draft(
@@ -44,6 +23,7 @@ def read_draft(
     *,
     capture_ids: tuple[int, ...] | None = None,
     capture_default: bool = False,
+    d2t: str = "offsets",
 ) -> tuple[DraftSpec, Folder]:
     """Read and check a draft folder against its target; no weights are loaded.
 
@@ -52,6 +32,10 @@ def read_draft(
         target: the target it must fit.
         capture_ids: physical indices to capture, when the draft names none or wrong ones.
         capture_default: capture 2, n//2 and n-3 when the draft names none.
+        d2t: ``offsets``, or ``direct`` to accept a map that holds target ids.
+
+    Returns:
+        The spec, and the folder with its tensors under canonical names (``draft_names``).
 
     Raises:
         CheckpointError: the draft names no layers and no flag does, or anything does not fit.
@@ -60,107 +44,62 @@ def read_draft(
         raise CheckpointError(
             "--capture-ids and --capture-default are both given.", todo="Drop one."
         )
-    folder = open_folder(path)
-    kind = _format(folder)
-    keys = Keys(folder.config, folder.path / "config.json")
-    capture = _capture(keys, kind, target, capture_ids, capture_default)
-    spec = _spec(folder, keys, kind, capture)
-    _check_target(spec, target, keys.source)
-    _check_tensors(folder, spec)
-    maps: dict[str, TensorEntry] = {n: folder.tensors[n] for n in MAPS if n in folder.tensors}
-    policy = check_vocab_map(folder.path, maps, spec.vocab, spec.draft_vocab)
+    folder = with_canonical_names(open_folder(path))
+    kind = find_format(folder)
+    tables = kind.open_keys(folder)
+    capture = choose_capture(tables.draft, kind, target.n_layers, capture_ids, capture_default)
+    spec = _spec(folder, tables, kind.name, capture)
+    _check_target(spec, target, tables.layer.source)
+    check_draft_tensors(folder, spec)
+    maps = {name: folder.tensors[name] for name in MAPS if name in folder.tensors}
+    policy = check_vocab_map(folder.path, maps, spec.vocab, spec.draft_vocab, d2t)
     return replace(spec, d2t_policy=policy), folder
 
 
-def _format(folder: Folder) -> DraftFormat:
-    for kind in FORMATS:
-        if kind.matches(folder):
-            return kind
-    if "speculators_model_type" in folder.config:
-        found = "a speculators draft (nested config)"
-    elif any("q_a_proj" in name for name in folder.tensors):
-        found = "a draft with latent attention (q_a_proj)"
+def _spec(folder: Folder, tables: ConfigTables, name: str, capture: Captured) -> DraftSpec:
+    """What the config and the tensor names say; nothing is compared yet."""
+    draft, layer = tables.draft, tables.layer
+    if MARK in folder.tensors:
+        shape, latent = latent_shape(layer)
     else:
-        found = f"tensors such as {sorted(folder.tensors)[:4]}"
-    raise CheckpointError(
-        f"{folder.path} holds {found}.",
-        expected=f"midlayer.* tensors, as in {' or '.join(kind.name for kind in FORMATS)} files.",
+        shape, latent = layer_shape(layer), None
+    vocab, n_layers = layer.integer("vocab_size"), layer.integer("num_hidden_layers")
+    draft_vocab = _draft_vocab(draft, vocab)
+    tied = draft.flag("tie_word_embeddings", default=False)
+    if layer is not draft:
+        layer.raw("tie_word_embeddings")  # a default of the layer's class; the draft has its own
+    has_width = draft.raw("target_hidden_size") is not None
+    draft.raw("target_model_type")  # names the target's family; the target itself is at hand
+    spec = DraftSpec(
+        file_format=name,
+        n_layers=n_layers,
+        vocab=vocab,
+        draft_vocab=draft_vocab,
+        shape=shape,
+        latent=latent,
+        rope=rope(layer),
+        target_hidden=draft.integer("target_hidden_size") if has_width else shape.hidden,
+        n_features=len(capture.physical),
+        capture_physical=capture.physical,
+        capture_source=capture.source,
+        last_hidden=capture.last_hidden,
+        has_fc=not capture.last_hidden or "fc.weight" in folder.tensors,
+        norm_before_residual=draft.flag("norm_before_residual", default=False),
+        norm_before_fc=draft.flag("norm_before_fc", default=False),
+        fc_norm=draft.flag("fc_norm", default=False),
+        norm_output=draft.flag("norm_output", default=False),
+        upper_norm=_upper_norm(folder, draft, n_layers),
+        embed_policy=(
+            "own" if "embed_tokens.weight" in folder.tensors else "shared: the draft ships none"
+        ),
+        head_policy=TIED if tied else "own",
+        d2t_policy="",
+        dtype=_dtype(folder, capture),
     )
-
-
-def _specforge_ids(keys: Keys) -> Capture | None:
-    """SpecForge writes X for the output of layer X, which is physical X + 1 (engine-spec 3.2)."""
-    table = keys.raw("eagle_config")
-    where = f"{keys.source}: eagle_config"
-    if not isinstance(table, Mapping):
-        raise CheckpointError(f"{where}={table!r}.", expected="A table.")
-    inner = Keys(table, where)
-    inner.must_be("use_aux_hidden_state", True)
-    ids = inner.raw("eagle_aux_hidden_state_layer_ids")
-    inner.done()
-    if ids is None:
-        return None
-    if not isinstance(ids, list) or not all(type(i) is int for i in ids) or not ids:
-        raise CheckpointError(f"{where}: layer ids {ids!r}.", expected="A list of integers.")
-    physical = tuple(sorted(i + 1 for i in ids))
-    return physical, f"eagle_config {ids} in config.json, SpecForge's X means physical X + 1"
-
-
-FORMATS: tuple[DraftFormat, ...] = (
-    DraftFormat(
-        name="specforge",
-        matches=lambda f: (
-            "eagle_config" in f.config and "midlayer.input_layernorm.weight" in f.tensors
-        ),
-        capture=_specforge_ids,
-    ),
-    DraftFormat(
-        name="safeailab",
-        matches=lambda f: (
-            "midlayer.input_layernorm.weight" in f.tensors
-            and "speculators_model_type" not in f.config
-        ),
-        capture=lambda keys: None,
-    ),
-)
-
-
-def _capture(
-    keys: Keys,
-    kind: DraftFormat,
-    target: TargetSpec,
-    given: tuple[int, ...] | None,
-    use_default: bool,
-) -> Capture:
-    n, named = target.n_layers, kind.capture(keys)
-    if named is not None and use_default:
-        raise CheckpointError(
-            f"{keys.source} names its layers (physical {list(named[0])}); --capture-default is "
-            "for drafts that name none.",
-            todo="Drop --capture-default.",
-        )
-    if given is not None:
-        physical, source = tuple(sorted(given)), "--capture-ids"
-        said = f"instead of {list(named[0])} ({named[1]})" if named else "the draft names none"
-        keys.note("capture_ids", f"physical layers {list(physical)} from --capture-ids; {said}")
-    elif named is not None:
-        physical, source = named
-    elif use_default:
-        physical, source = (2, n // 2, n - 3), "--capture-default: 2, n//2, n-3"
-        keys.note("capture_default", f"physical layers {list(physical)} from --capture-default")
-    else:
-        raise CheckpointError(
-            f"{keys.source} does not say which target layers the draft was trained on.",
-            expected="Layer ids in eagle_config, or a flag.",
-            todo="Give --capture-ids (physical indices), or --capture-default for 2, n//2, n-3.",
-        )
-    outside = [k for k in physical if not 0 <= k <= n]
-    if outside or len(set(physical)) != len(physical):
-        raise CheckpointError(
-            f"capture layers {list(physical)} ({source}) on a target of {n} layers.",
-            expected=f"Distinct physical indices in 0..{n}.",
-        )
-    return physical, source
+    tables.done()
+    _note_norm_output(spec, draft)
+    caveats = draft.caveats + (layer.caveats if layer is not draft else [])
+    return replace(spec, caveats=tuple(caveats))
 
 
 def _draft_vocab(keys: Keys, vocab: int) -> int:
@@ -170,51 +109,48 @@ def _draft_vocab(keys: Keys, vocab: int) -> int:
     return keys.integer("draft_vocab_size")
 
 
-def _spec(folder: Folder, keys: Keys, kind: DraftFormat, capture: Capture) -> DraftSpec:
-    """What the config and the tensor names say; nothing is compared yet."""
-    physical, source = capture
-    shape, vocab = layer_shape(keys), keys.integer("vocab_size")
-    draft_vocab = _draft_vocab(keys, vocab)
-    tied = keys.flag("tie_word_embeddings", default=False)
-    own_embedding = "embed_tokens.weight" in folder.tensors
-    has_width = keys.raw("target_hidden_size") is not None
-    keys.raw("target_model_type")  # names the target's family; the target itself is at hand
-    spec = DraftSpec(
-        file_format=kind.name,
-        n_layers=keys.integer("num_hidden_layers"),
-        vocab=vocab,
-        draft_vocab=draft_vocab,
-        shape=shape,
-        rope=rope(keys),
-        target_hidden=keys.integer("target_hidden_size") if has_width else shape.hidden,
-        n_features=len(physical),
-        capture_physical=physical,
-        capture_source=source,
-        norm_before_residual=keys.flag("norm_before_residual", default=False),
-        norm_before_fc=keys.flag("norm_before_fc", default=False),
-        fc_norm=keys.flag("fc_norm", default=False),
-        norm_output=keys.flag("norm_output", default=False),
-        embed_policy="own" if own_embedding else "shared: the draft ships none",
-        head_policy=TIED if tied else "own",
-        d2t_policy="",
-        dtype=_dtype(folder),
-    )
-    keys.done()
-    return replace(spec, caveats=tuple(keys.caveats))
-
-
-def _dtype(folder: Folder) -> str:
-    if "fc.weight" not in folder.tensors:
-        raise CheckpointError(
-            f"{folder.path} has no fc.weight.", expected="An EAGLE-3 draft, which has one."
+def _upper_norm(folder: Folder, keys: Keys, n_layers: int) -> str:
+    """The norm in front of layers 1 and up: engines differ when a file holds both (1.6)."""
+    if n_layers == 1:
+        return UPPER_NORMS[0]
+    held = [n for n in UPPER_NORMS if f"{layer_prefix(1)}.{n}.weight" in folder.tensors]
+    if len(held) == 2:
+        keys.warn(
+            "upper_norm",
+            f"{folder.path}: layer 1 holds input_layernorm, used here and by vLLM, and "
+            "hidden_norm, used by SGLang: the two engines run this draft differently",
         )
-    return dtype_name(folder.tensors, "fc.weight")
+    return held[0] if held else UPPER_NORMS[0]
+
+
+def _note_norm_output(spec: DraftSpec, keys: Keys) -> None:
+    if spec.norm_output and spec.file_format == "specforge":
+        keys.warn(
+            "norm_output_ambiguous",
+            f"{keys.source}: norm_output is read as engines do (the normed state is fed back); "
+            "SpecForge before #879 exported it with another meaning. When acceptance falls after "
+            "the first position, set it to false",
+        )
+
+
+def _dtype(folder: Folder, capture: Captured) -> str:
+    name = "midlayer.self_attn.o_proj.weight" if capture.last_hidden else "fc.weight"
+    if name not in folder.tensors:
+        raise CheckpointError(
+            f"{folder.path} has no {name}.", expected="An EAGLE-3 draft, which has one."
+        )
+    if folder.tensors[name].dtype not in FLOATS:
+        raise CheckpointError(
+            f"{name} in {folder.path} is {folder.tensors[name].dtype}: a quantised draft.",
+            expected="F64, F32, F16 or BF16 weights.",
+            todo="Point to the checkpoint that it was quantised from.",
+        )
+    return dtype_name(folder.tensors, name)
 
 
 def _check_target(spec: DraftSpec, target: TargetSpec, source: str) -> None:
     """What draft and target must agree on."""
     for what, mine, theirs in (
-        ("num_hidden_layers", spec.n_layers, 1),
         ("vocab_size", spec.vocab, target.vocab),
         ("target hidden size", spec.target_hidden, target.shape.hidden),
     ):
@@ -232,30 +168,9 @@ def _check_target(spec: DraftSpec, target: TargetSpec, source: str) -> None:
             f"target's {target.shape.hidden}.",
             expected="An own embedding, or equal widths so that the target's can be shared.",
         )
-
-
-def _check_tensors(folder: Folder, spec: DraftSpec) -> None:
-    shape, width = spec.shape, spec.feature_width
-    found = folder.tensors["fc.weight"].shape
-    if len(found) == 2 and found[1] != width:
+    if not spec.has_fc and spec.target_hidden != spec.shape.hidden:
         raise CheckpointError(
-            f"fc.weight in {folder.path} reads {found[1]} values, but {spec.n_features} layers "
-            f"{list(spec.capture_physical)} ({spec.capture_source}) of width "
-            f"{spec.target_hidden} give {width}.",
-            todo="Name as many layers as the draft was trained on.",
+            f"{source}: no fc.weight, and the target's width {spec.target_hidden} is not "
+            f"{spec.shape.hidden}.",
+            expected="fc.weight, or equal widths.",
         )
-    wanted: dict[str, tuple[int, ...]] = {
-        "fc.weight": (shape.hidden, width),
-        "midlayer.hidden_norm.weight": (shape.hidden,),
-        "norm.weight": (shape.hidden,),
-        **layer_tensors("midlayer", shape, 2 * shape.hidden),
-    }
-    if spec.head_policy != TIED:
-        wanted["lm_head.weight"] = (spec.draft_vocab, shape.hidden)
-    if spec.norm_before_fc:
-        wanted["input_norm.weight"] = (width,)
-    if spec.fc_norm:
-        wanted |= {f"fc_norm.{j}.weight": (spec.target_hidden,) for j in range(spec.n_features)}
-    floats = {name: entry for name, entry in folder.tensors.items() if name not in MAPS}
-    own = {"embed_tokens.weight": (spec.vocab, shape.hidden)}
-    check_tensors(folder.path, floats, wanted, own)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +26,7 @@ MAX_DEPTH = 4
 MAX_DIMS = 8
 DTYPE_BYTES = {
     "F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1,
-    "BOOL": 1,
+    "BOOL": 1, "U16": 2, "U32": 4, "U64": 8, "F8_E4M3": 1, "F8_E5M2": 1, "F8_E8M0": 1,
 }  # fmt: skip
 _STRUCTURE = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]')
 
@@ -70,7 +71,7 @@ def read_header(path: Path) -> dict[str, TensorEntry]:
 
 def read_array(entry: TensorEntry) -> npt.NDArray[Any]:
     """The values of an integer or boolean tensor, flat; its bytes were checked to be there."""
-    kinds = {"I64": "<i8", "I32": "<i4", "BOOL": "?", "U8": "u1"}
+    kinds = {"I64": "<i8", "I32": "<i4", "BOOL": "u1", "U8": "u1", "I8": "i1"}
     if entry.dtype not in kinds:
         raise CheckpointError(
             f"{entry.name} in {entry.path} is {entry.dtype}.", expected="An integer or boolean map."
@@ -116,10 +117,12 @@ def _entry(path: Path, name: str, raw: Any, start: int) -> TensorEntry:
     if not isinstance(raw, Mapping) or set(raw) != {"dtype", "shape", "data_offsets"}:
         raise _broken(path, f"entry {name!r} does not hold dtype, shape and data_offsets")
     dtype, shape, offsets = raw["dtype"], raw["shape"], raw["data_offsets"]
-    if dtype not in DTYPE_BYTES:
-        raise _broken(path, f"tensor {name!r} has dtype {dtype!r}, which is not supported")
+    if not isinstance(dtype, str) or dtype not in DTYPE_BYTES:
+        told = reprlib.repr(dtype)
+        raise _broken(path, f"tensor {name!r} has dtype {told}, which is not supported")
     if not _naturals(shape) or len(shape) > MAX_DIMS or not _naturals(offsets) or len(offsets) != 2:
-        raise _broken(path, f"tensor {name!r} has shape {shape!r} and offsets {offsets!r}")
+        told = f"shape {reprlib.repr(shape)} and offsets {reprlib.repr(offsets)}"
+        raise _broken(path, f"tensor {name!r} has {told}")
     begin, end = offsets
     if end - begin != math.prod(shape) * DTYPE_BYTES[dtype]:
         raise _broken(path, f"tensor {name!r}: {end - begin} bytes for {dtype} of shape {shape}")

@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import difflib
-import math
+import reprlib
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from specbench.checkpoint.headers import TensorEntry
+from specbench.checkpoint.plain_keys import HARMLESS, check_plain
 from specbench.errors import CheckpointError
 from specbench.estimate import Caveat, Severity
 from specbench.modelspec import LayerShape, RopeSpec
 
-# Keys of Hugging Face configs that change nothing in a forward pass of ours.
-HARMLESS = frozenset(
-    (
-        *("architectures", "model_type", "torch_dtype", "dtype", "transformers_version"),
-        *("bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "tokenizer_class"),
-        *("initializer_range", "use_cache", "attention_dropout", "pretraining_tp"),
-        *("_name_or_path", "return_dict", "output_hidden_states", "output_attentions"),
-        *("chunk_size_feed_forward", "is_encoder_decoder", "is_decoder", "id2label", "label2id"),
-        *("problem_type", "decoder_start_token_id", "cross_attention_hidden_size"),
-        *("add_cross_attention", "tie_encoder_decoder", "prefix"),
-    )
-)
 FLOATS = ("F64", "F32", "F16", "BF16")
+FULL = "full_attention"
+MOST = 2**40  # no size of a model is larger; sums and products of such stay printable
+
+
+def shown(value: Any) -> str:
+    """A value from a file, short enough for a message."""
+    return reprlib.repr(value)
 
 
 class Keys:
@@ -49,9 +46,9 @@ class Keys:
     def integer(self, name: str, default: int | None = None) -> int:
         """A positive integer; without it the default is taken and noted."""
         value = self._value(name, default)
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MOST:
             raise CheckpointError(
-                f"{self.source}: {name}={value!r}.", expected="A positive integer."
+                f"{self.source}: {name}={shown(value)}.", expected="A positive integer below 2^40."
             )
         return value
 
@@ -61,10 +58,10 @@ class Keys:
         if (
             not isinstance(value, int | float)
             or isinstance(value, bool)
-            or not 0 < value < math.inf
+            or not 0 < value <= sys.float_info.max
         ):
             raise CheckpointError(
-                f"{self.source}: {name}={value!r}.", expected="A positive number."
+                f"{self.source}: {name}={shown(value)}.", expected="A positive number."
             )
         return float(value)
 
@@ -72,7 +69,9 @@ class Keys:
         """A boolean; absent means ``default``, as in the library that wrote the file."""
         value = self.raw(name, default)
         if not isinstance(value, bool):
-            raise CheckpointError(f"{self.source}: {name}={value!r}.", expected="true or false.")
+            raise CheckpointError(
+                f"{self.source}: {name}={shown(value)}.", expected="true or false."
+            )
         return value
 
     def must_be(self, name: str, *allowed: Any) -> None:
@@ -80,7 +79,7 @@ class Keys:
         value = self.raw(name, allowed[0])
         if value not in allowed:
             raise CheckpointError(
-                f"{self.source}: {name}={value!r} is not supported.",
+                f"{self.source}: {name}={shown(value)} is not supported.",
                 expected=f"{' or '.join(map(repr, allowed))}.",
             )
 
@@ -88,8 +87,13 @@ class Keys:
         """Record a default that was taken."""
         self.caveats.append(Caveat(code=code, severity=Severity.NOTE, text=text))
 
+    def warn(self, code: str, text: str) -> None:
+        """Record what may change the figures."""
+        self.caveats.append(Caveat(code=code, severity=Severity.WARNING, text=text))
+
     def done(self) -> None:
-        """Raise if a key was neither read nor harmless."""
+        """Raise if a key was neither read nor harmless, or a harmless one is of a wrong kind."""
+        check_plain(self._table, self.source)
         unknown = sorted(set(self._table) - self._read - HARMLESS)
         if unknown:
             known = self._read | HARMLESS
@@ -100,7 +104,7 @@ class Keys:
                 for key in unknown
             ]
             raise CheckpointError(
-                f"{self.source} holds unknown keys: {', '.join(hints)}.",
+                f"{self.source} holds unknown keys: {', '.join(hints[:8])}.",
                 expected="Only keys whose meaning is known; an ignored one could change the model.",
                 todo="Remove the key, or ask for its support.",
             )
@@ -135,14 +139,7 @@ def layer_shape(keys: Keys) -> LayerShape:
             f"head_dim={head_dim}.",
             expected="Query heads a multiple of key heads, and an even head_dim.",
         )
-    keys.must_be("hidden_act", "silu")
-    keys.must_be("attention_bias", False, None)
-    keys.must_be("mlp_bias", False, None)
-    keys.must_be("sliding_window", None)
-    keys.must_be("use_sliding_window", False, None)
-    keys.raw("max_window_layers")  # means something only with a sliding window
-    keys.must_be("layer_types", None, ["full_attention"] * keys.integer("num_hidden_layers"))
-    keys.must_be("quantization_config", None)
+    common_rules(keys)
     return LayerShape(
         hidden=hidden,
         heads=heads,
@@ -151,6 +148,36 @@ def layer_shape(keys: Keys) -> LayerShape:
         inner=keys.integer("intermediate_size"),
         eps=keys.number("rms_norm_eps", 1e-6),
     )
+
+
+def common_rules(keys: Keys) -> None:
+    """What every layer of ours asks of a config: SwiGLU, no biases, full attention, plain weights.
+
+    Raises:
+        CheckpointError: the config asks for something else.
+    """
+    keys.must_be("hidden_act", "silu")
+    keys.must_be("attention_bias", False, None)
+    keys.must_be("mlp_bias", False, None)
+    keys.must_be("sliding_window", None)
+    keys.must_be("use_sliding_window", False, None)
+    keys.raw("max_window_layers")  # means something only with a sliding window
+    kinds, layers = keys.raw("layer_types"), keys.integer("num_hidden_layers")
+    if kinds is not None and not (
+        isinstance(kinds, list) and len(kinds) == layers and set(map(str, kinds)) == {FULL}
+    ):
+        raise CheckpointError(
+            f"{keys.source}: layer_types={shown(kinds)} is not supported.",
+            expected=f"{FULL} for each of {layers} layers.",
+        )
+    quantised = keys.raw("quantization_config")
+    if quantised is not None:
+        method = quantised.get("quant_method", "?") if isinstance(quantised, Mapping) else "?"
+        raise CheckpointError(
+            f"{keys.source}: quantization_config: the weights are quantised ({shown(method)}).",
+            expected="Plain float64, float32, float16 or bfloat16 weights.",
+            todo="Point to the checkpoint that it was quantised from.",
+        )
 
 
 def rope(keys: Keys) -> RopeSpec:

@@ -10,24 +10,26 @@ import numpy as np
 from specbench.checkpoint.headers import TensorEntry, read_array
 from specbench.errors import CheckpointError
 
+MASKS = ("BOOL", "U8", "I8", "I32", "I64")
+DIRECT = "direct: target ids, as asked"
+
 
 def check_vocab_map(
-    source: Path, maps: Mapping[str, TensorEntry], vocab: int, draft_vocab: int
+    source: Path,
+    maps: Mapping[str, TensorEntry],
+    vocab: int,
+    draft_vocab: int,
+    meaning: str = "offsets",
 ) -> str:
     """Validate d2t against t2d and say what they are; target id = draft id + d2t[draft id].
+
+    ``meaning`` "direct" asks for a map that holds the target ids themselves.
 
     Raises:
         CheckpointError: a map is missing, mis-shaped, out of range, not the offsets of t2d, or a
             direct map (target ids where offsets belong).
     """
-    if draft_vocab > vocab:
-        raise CheckpointError(f"{source}: draft_vocab_size={draft_vocab}, vocab_size={vocab}.")
-    for name, kind, size in (("d2t", ("I64", "I32"), draft_vocab), ("t2d", ("BOOL", "U8"), vocab)):
-        if name in maps and (maps[name].dtype not in kind or maps[name].shape != (size,)):
-            raise CheckpointError(
-                f"{source}: {name} is {maps[name].dtype} {list(maps[name].shape)}.",
-                expected=f"{kind[0]} [{size}].",
-            )
+    _check_kinds(source, maps, vocab, draft_vocab)
     if "d2t" not in maps:
         if draft_vocab == vocab:
             return "none: the vocabularies are equal"
@@ -38,7 +40,10 @@ def check_vocab_map(
         )
     offsets = read_array(maps["d2t"]).astype(np.int64)
     ids = np.arange(draft_vocab, dtype=np.int64) + offsets
-    mask = read_array(maps["t2d"]).astype(bool) if "t2d" in maps else None
+    mask = _mask(source, maps["t2d"]) if "t2d" in maps else None
+    if meaning == "direct":
+        _check_asked_direct(source, offsets, mask, vocab)
+        return DIRECT
     _check_direct(source, offsets, ids, mask, vocab)
     if (np.diff(offsets) < 0).any() or ids[0] < 0 or ids[-1] >= vocab or offsets[0] < 0:
         raise CheckpointError(
@@ -54,6 +59,20 @@ def check_vocab_map(
     return (
         "offsets, checked against t2d" if mask is not None else "offsets, no t2d to check against"
     )
+
+
+def _check_kinds(
+    source: Path, maps: Mapping[str, TensorEntry], vocab: int, draft_vocab: int
+) -> None:
+    """Sizes and dtypes, before a value is read."""
+    if draft_vocab > vocab:
+        raise CheckpointError(f"{source}: draft_vocab_size={draft_vocab}, vocab_size={vocab}.")
+    for name, kind, size in (("d2t", ("I64", "I32"), draft_vocab), ("t2d", MASKS, vocab)):
+        if name in maps and (maps[name].dtype not in kind or maps[name].shape != (size,)):
+            raise CheckpointError(
+                f"{source}: {name} is {maps[name].dtype} {list(maps[name].shape)}.",
+                expected=f"{kind[0]} [{size}].",
+            )
 
 
 def _check_direct(
@@ -72,5 +91,26 @@ def _check_direct(
         raise CheckpointError(
             f"{source}: d2t holds target ids (a direct map), not offsets.",
             expected="target id = draft id + d2t[draft id].",
-            todo="Subtract arange from it and export again.",
+            todo="specbench convert --d2t direct writes it as offsets.",
+        )
+
+
+def _mask(source: Path, entry: TensorEntry) -> np.ndarray:
+    values = read_array(entry)
+    if ((values != 0) & (values != 1)).any():
+        raise CheckpointError(
+            f"{source}: t2d holds values other than 0 and 1.", expected="A mask of target ids."
+        )
+    return values.astype(bool)
+
+
+def _check_asked_direct(source: Path, ids: np.ndarray, mask: np.ndarray | None, vocab: int) -> None:
+    """Target ids in ascending order, as every training code writes them (engine-spec 1.8)."""
+    rising = bool((np.diff(ids) > 0).all()) and ids[0] >= 0 and ids[-1] < vocab
+    if not rising or (mask is not None and not np.array_equal(np.flatnonzero(mask), ids)):
+        raise CheckpointError(
+            f"{source}: d2t was said to hold target ids, and does not (first {ids[0]}, last "
+            f"{ids[-1]}).",
+            expected="Ascending target ids, those that t2d marks.",
+            todo="Drop --d2t direct.",
         )

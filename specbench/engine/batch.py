@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from specbench.engine.sampling import Chooser
 from specbench.engine.text import TextStream
-from specbench.engine.verify import Chooser
 from specbench.errors import BackendError
 from specbench.request import Request
 from specbench.trace import Chunk, Finish, StepTrace, Usage
+from specbench.verification import VerifyRules
 
 Handle = int
 
@@ -22,7 +23,9 @@ class Sequence:
     """One request in the engine; ``committed`` counts the tokens whose keys are in the cache.
 
     The last token of prompt and output is always one ahead of the cache: it is verified, and the
-    root of the next tree. ``lane`` is -1 while the request waits.
+    root of the next tree. ``settled`` of them have their row in the draft's cache as well, whatever
+    becomes of the step that runs. ``lane`` is -1 while the request waits. ``cached_tokens`` are
+    those of the prompt that were found in a lane's cache; None when none are looked for.
     """
 
     handle: Handle
@@ -34,11 +37,13 @@ class Sequence:
     output: list[int] = field(default_factory=list)
     lane: int = -1
     committed: int = 0
+    settled: int = 0
     finish: Finish | None = None
     verify_steps: int = 0
     drafted: int = 0
     accepted: int = 0
     histogram: dict[int, int] = field(default_factory=dict)
+    cached_tokens: int | None = None
 
     @property
     def length(self) -> int:
@@ -67,6 +72,7 @@ class Sequence:
             drafted=self.drafted,
             accepted=self.accepted,
             histogram=tuple(self.histogram.get(a, 0) for a in range(depth + 1)),
+            cached_tokens=self.cached_tokens,
         )
 
 
@@ -92,7 +98,8 @@ class Batch:
     """The sequences of one step, in lanes 0..B-1, and what the device needs to know of them.
 
     ``columns`` None lets forwards use the exact lengths; a number fixes what they look at, so
-    that shapes depend on the batch size alone, as a captured graph demands.
+    that shapes depend on the batch size alone, as a captured graph demands. Then ``roots`` and
+    ``start_tensor`` may have more rows than there are sequences: see ``BatchInputs``.
     """
 
     sequences: list[Sequence]
@@ -117,8 +124,13 @@ class Batch:
 
     @property
     def size(self) -> int:
-        """Sequences in the batch."""
-        return len(self.sequences)
+        """Rows of the tensors: sequences, and padding up to the next bucket."""
+        return self.roots.shape[0]
+
+    @property
+    def padding(self) -> int:
+        """Rows that stand for no sequence."""
+        return self.size - len(self.sequences)
 
     @property
     def choosers(self) -> list[Chooser]:
@@ -127,10 +139,20 @@ class Batch:
 
 
 class BatchInputs:
-    """Static buffers for lengths and roots: written through numpy on a CPU, one transfer else."""
+    """Static buffers for lengths and roots: written through numpy on a CPU, one transfer else.
 
-    def __init__(self, lanes: int, device: torch.device, columns: int | None = None) -> None:
-        self._columns = columns
+    With fixed ``columns``, a batch is padded to the next of ``buckets``: a graph is captured per
+    bucket, not per batch size. A padding row has token 0 and stands at slot ``sink`` of the lane
+    of its number, behind all slots that a sequence can commit. It reads and writes there, beside
+    whatever the lane holds, and its results are dropped. No row ever reads another lane.
+    """
+
+    def __init__(
+        self, lanes: int, device: torch.device, columns: int | None = None, sink: int = 0
+    ) -> None:
+        self._columns, self._sink = columns, sink
+        sizes = range(lanes + 1) if columns is None else (0, *buckets(lanes))
+        self._bucket = [min(size for size in sizes if size >= n) for n in range(lanes + 1)]
         host = torch.zeros(2, lanes, dtype=torch.int64, pin_memory=device.type == "cuda")
         self._host, self._array = host, host.numpy()
         self._device = host if device.type == "cpu" else torch.zeros_like(host, device=device)
@@ -141,9 +163,12 @@ class BatchInputs:
         lanes, starts = len(sequences), [s.committed for s in sequences]
         self._array[0, :lanes] = starts
         self._array[1, :lanes] = [s.last_token for s in sequences]
+        bucket = self._bucket[lanes]
+        if bucket > lanes:
+            self._array[0, lanes:bucket], self._array[1, lanes:bucket] = self._sink, 0
         if self._device is not self._host:
             self._device.copy_(self._host, non_blocking=True)
-        roots, start_tensor = self._views[lanes]
+        roots, start_tensor = self._views[bucket]
         return Batch(
             sequences=list(sequences),
             starts=starts,
@@ -153,6 +178,16 @@ class BatchInputs:
         )
 
 
-def new_chooser(request: Request) -> Chooser:
+def buckets(lanes: int) -> tuple[int, ...]:
+    """Batch sizes that graphs are captured for: 1, 2, 4, then eights, and the largest itself.
+
+    >>> buckets(3), buckets(20)
+    ((1, 2, 3), (1, 2, 4, 8, 16, 20))
+    """
+    return (*(n for n in (1, 2, 4, *range(8, lanes, 8)) if n < lanes), lanes)
+
+
+def new_chooser(request: Request, rules: VerifyRules | None = None) -> Chooser:
     """A request's own coins: its draws do not depend on what else is in the batch."""
-    return Chooser(sampling=request.sampling, coins=random.Random(request.sampling.seed))
+    coins = random.Random(request.sampling.seed)
+    return Chooser(sampling=request.sampling, coins=coins, rules=rules or VerifyRules())

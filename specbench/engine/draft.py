@@ -22,8 +22,10 @@ from specbench.engine.kv_cache import KVPool, Tail, batch_mask, turn_at, turn_ru
 from specbench.engine.models.base import RowKind, Span
 from specbench.engine.models.eagle3 import Eagle3Draft
 from specbench.engine.models.layers import Rope
+from specbench.engine.proposal import DraftSampler, Proposal
 from specbench.engine.tree import Growth, Tree, chain_shape, top_choices
 from specbench.engine.verify import Verdict
+from specbench.verification import VerifyRules
 
 Observer = Callable[[int, int, list[int], Tensor], None]
 
@@ -79,7 +81,11 @@ class NoDraft:
         """Nothing to clear."""
 
 
-def chain_tree(tokens: Tensor, shape: tuple[Tensor, Tensor, Tensor, Tensor]) -> Tree:
+def chain_tree(
+    tokens: Tensor,
+    shape: tuple[Tensor, Tensor, Tensor, Tensor],
+    proposal: Proposal | None = None,
+) -> Tree:
     """A chain of ``tokens`` [B, N] with the shape from ``chain_shape``."""
     parents, depths, ranks, seen = shape
     return Tree(
@@ -90,6 +96,7 @@ def chain_tree(tokens: Tensor, shape: tuple[Tensor, Tensor, Tensor, Tensor]) -> 
         seen=seen,
         depth=tokens.shape[1] - 1,
         chain=True,
+        proposal=proposal,
     )
 
 
@@ -97,7 +104,13 @@ class Eagle3Drafter:
     """EAGLE-3 drafting with exact ancestor attention, in the draft's own slots."""
 
     def __init__(
-        self, model: Eagle3Draft, pool: KVPool, rope: Rope, spec: SpecConfig, graphs: Graphs
+        self,
+        model: Eagle3Draft,
+        pool: KVPool,
+        rope: Rope,
+        spec: SpecConfig,
+        graphs: Graphs,
+        rules: VerifyRules | None = None,
     ) -> None:
         self._model, self._pool, self._rope, self._graphs = model, pool, rope, graphs
         self.spec = spec
@@ -112,12 +125,21 @@ class Eagle3Drafter:
         self._own = own_slots(spec, device)
         self._tail = Tail(self._own[0], pool.capacity, model.dtype)
         self._kept = KeptInputs(device)
+        self._sampler: DraftSampler | None = None
+        if rules is not None and rules.draws_drafts:
+            self._sampler = DraftSampler(
+                lanes=lanes, steps=spec.num_steps, target_ids=model.target_ids, dtype=model.dtype
+            )
         self.observer: Observer | None = None
 
     def propose(self, batch: Batch) -> Tree:
         """Draft a chain (b = 1) or a tree of N nodes for every lane."""
         lanes = batch.size
         inputs = (batch.roots, batch.start_tensor, self._state, self._first, self._scores)
+        sampler = self._sampler
+        if sampler is not None and sampler.begin(batch.choosers, batch.size):
+            # Drawn outside the captured region: filters and coins change from step to step.
+            return chain_tree(self._propose_chain(batch, sampler), self._chain, sampler.proposal)
         if self.spec.topk == 1:
             (tokens,) = self._graphs.run(
                 ("draft", lanes), inputs, lambda: (self._propose_chain(batch),)
@@ -136,18 +158,26 @@ class Eagle3Drafter:
             chain=False,
         )
 
-    def _propose_chain(self, batch: Batch) -> Tensor:
+    def _propose_chain(self, batch: Batch, sampler: DraftSampler | None = None) -> Tensor:
         lanes = batch.size
         tokens = self._tokens[:lanes]
         tokens[:, 0] = batch.roots
-        tokens[:, 1] = token = self._first[:lanes, 0]
+        tokens[:, 1] = token = sampler.pick(0) if sampler else self._first[:lanes, 0]
         state, scratch = self._state[:lanes], self._model.scratch(lanes, 1)
-        for step in range(1, self.spec.num_steps):
+        pool, starts, steps = self._pool, batch.start_tensor, self.spec.num_steps
+        if not sampler and self._model.chain(
+            tokens, state, starts, pool.keys, pool.values, self._rope, steps
+        ):
+            return tokens
+        for step in range(1, steps):
             span = self._span(batch, step, 1, None)
             hidden = self._model.hidden(state, RowKind.RECURRENT)
             residual = self._model.remember(token, hidden, span, lanes)
             state, logits = self._model.guess(residual, span, scratch)
-            token = self._model.target_ids.index_select(0, logits.argmax(-1))
+            if sampler:
+                token = sampler.pick(step, logits)
+            else:
+                token = self._model.target_ids.index_select(0, logits.argmax(-1))
             tokens[:, step + 1] = token
         return tokens
 
@@ -204,7 +234,7 @@ class Eagle3Drafter:
             self._extend_lane(0, batch.starts[0], tokens, rows_kept, last=True)
             return
         rows_max = self.spec.num_steps + 1 if batch.fixed else max(len(v.path) for v in verdicts)
-        kept = self._kept.of(verdicts, nodes, rows_max)
+        kept = self._kept.of(verdicts, nodes, rows_max, lanes)
         inputs = (batch.start_tensor, kept.tokens, kept.picked, kept.last, kept.ends, features)
         model, pool, rope = self._model, self._pool, self._rope
         self._graphs.run(
@@ -235,6 +265,8 @@ class Eagle3Drafter:
         state, logits = guess
         lanes = slice(lane, lane + state.shape[0])
         self._state[lanes] = state
+        if self._sampler is not None:
+            self._sampler.keep(lanes, logits)
         if self.spec.topk == 1:
             self._first[lanes, 0] = self._model.target_ids.index_select(0, logits.argmax(-1))
         else:
@@ -249,6 +281,8 @@ class Eagle3Drafter:
         self._pool.move(source, target, length)
         for kept in (self._state, self._first, self._scores):
             kept[target] = kept[source]
+        if self._sampler is not None:
+            self._sampler.move(source, target)
 
     def clear(self, lane: int) -> None:
         """Zero a lane of the draft's cache."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Sequence as Ids
-from dataclasses import replace
 
 import torch
 
@@ -14,17 +13,21 @@ from specbench.engine.batch import Batch, BatchInputs, Emission, Handle, Sequenc
 from specbench.engine.clock import CycleClock
 from specbench.engine.commit import commit
 from specbench.engine.draft import Drafter, Eagle3Drafter, NoDraft, chain_tree
+from specbench.engine.emit import emission, failure, step_trace
+from specbench.engine.gap import top2_gap
 from specbench.engine.graphs import GraphMode, Graphs
+from specbench.engine.lanes import Lanes
 from specbench.engine.memory import Memory
 from specbench.engine.pair import ModelPair
-from specbench.engine.runner import TargetRunner, chunks
+from specbench.engine.prefill import read_chunk
+from specbench.engine.runner import TargetRunner
 from specbench.engine.scheduler import Scheduler
 from specbench.engine.text import TextStream
 from specbench.engine.tree import Tree, chain_shape
 from specbench.engine.verify import Verdict, verify
-from specbench.errors import BackendError, ConfigError, EngineError, RequestError
+from specbench.errors import ConfigError, EngineError, RequestError
 from specbench.request import Request
-from specbench.trace import Chunk, Finish, StepTrace
+from specbench.trace import Finish, StepTrace
 
 
 class Engine:
@@ -66,12 +69,21 @@ class Engine:
             )
         if not spec.is_baseline and self.pair.draft is None:
             raise ConfigError(f"num_steps={spec.num_steps} needs a draft.", todo="Give --draft.")
+        known = self.pair.draft_spec.draft_vocab if self.pair.draft_spec else spec.topk
+        if spec.topk > known:
+            raise ConfigError(
+                f"topk={spec.topk} exceeds the draft's vocabulary of {known}.",
+                todo=f"Set topk to at most {known}.",
+            )
+        self.config.rules.check(spec.topk)
         memory, device = self.memory, self.pair.device
         memory.ensure(spec)
         self.spec, self.scheduler = spec, Scheduler(batch_size)
+        self._budget, reuse = self.config.prefill_chunk, self.config.prefix_reuse
+        self._lanes = Lanes(memory.target, self.config.max_batch_size, reuse=reuse)
         self.graphs = graphs = Graphs(device, self.graph_mode)
         columns = memory.target.capacity if graphs.fixed else None
-        self._inputs = BatchInputs(batch_size, device, columns)
+        self._inputs = BatchInputs(batch_size, device, columns, sink=self.config.max_len)
         self.runner = TargetRunner(
             self.pair.target, memory.target, memory.target_rope, spec, graphs
         )
@@ -79,7 +91,7 @@ class Engine:
         self.drafter = NoDraft(device)
         if not spec.is_baseline and self.pair.draft and memory.draft and memory.draft_rope:
             self.drafter = Eagle3Drafter(
-                self.pair.draft, memory.draft, memory.draft_rope, spec, graphs
+                self.pair.draft, memory.draft, memory.draft_rope, spec, graphs, self.config.rules
             )
 
     @property
@@ -96,7 +108,8 @@ class Engine:
         """Queue a request.
 
         Raises:
-            RequestError: the prompt is empty, holds unknown ids, or is too long.
+            RequestError: the prompt is empty, holds unknown ids, or is too long, for the lanes or
+                for the draft's positions.
         """
         prompt, vocab = self.pair.codec.prompt_ids(request), self.pair.target_spec.vocab
         sampling = request.sampling
@@ -110,6 +123,7 @@ class Engine:
                 f"{sampling.max_tokens} exceed max_len={self.max_len}.",
                 todo="Shorten the prompt, lower max_tokens, or raise max_len.",
             )
+        self._check_draft(request, len(prompt) + sampling.max_tokens)
         eos = () if sampling.ignore_eos else self.pair.target_spec.eos_ids
         sequence = Sequence(
             handle=next(self._handles),
@@ -117,10 +131,22 @@ class Engine:
             prompt=prompt,
             stop_ids=frozenset((*eos, *sampling.stop_token_ids)),
             text=TextStream(self.pair.codec, sampling.stop),
-            chooser=new_chooser(request),
+            chooser=new_chooser(request, self.config.rules),
         )
         self.scheduler.add(sequence)
         return sequence.handle
+
+    def _check_draft(self, request: Request, length: int) -> None:
+        """Beyond the positions it knows, a draft does not fail: its acceptance falls, unseen."""
+        if self.spec.is_baseline or self.pair.draft_spec is None:
+            return
+        most = self.pair.draft_spec.rope.max_position
+        if length > most:
+            raise RequestError(
+                f"request {request.request_id}: prompt and max_tokens make {length} tokens, the "
+                f"draft's max_position_embeddings is {most}.",
+                todo="Shorten the prompt, lower max_tokens, or run it without the draft.",
+            )
 
     @torch.inference_mode()
     def cancel(self, handle: Handle) -> None:
@@ -130,7 +156,7 @@ class Engine:
             self._leave(sequence)
 
     def step(self) -> list[Emission]:
-        """Prefill one waiting request if a lane is free, else run one cycle of the batch.
+        """Read a chunk of a prompt if a lane is free, else run one cycle of the batch.
 
         A caller that steps in a loop enters ``torch.inference_mode`` itself, once: entering it at
         every step costs as much as a dozen small operations.
@@ -141,11 +167,38 @@ class Engine:
             return self._step()
 
     def _step(self) -> list[Emission]:
+        filling = self.scheduler.filling or self._admit()
+        if filling is not None and (self._budget > 0 or not self.scheduler.running):
+            return self._prefill(filling)
+        self._budget = self.config.prefill_chunk
+        return self._cycle() if self.scheduler.running else []
+
+    def _admit(self) -> Sequence | None:
         sequence = self.scheduler.admit()
         if sequence is not None:
-            return self._prefill(sequence)
-        if not self.scheduler.running:
-            return []
+            self._lanes.enter(sequence, self.scheduler.running, self.drafter)
+        return sequence
+
+    def _prefill(self, sequence: Sequence) -> list[Emission]:
+        """Read a chunk of a prompt; after the last, choose the first token and join the batch.
+
+        Between two cycles of the batch, chunks are read until ``prefill_chunk`` tokens are spent:
+        many short prompts, or one piece of a long one.
+        """
+        begun, busy, rows = time.perf_counter_ns(), bool(self.scheduler.running), sequence.committed
+        chunk = self.config.prefill_chunk
+        verdict = read_chunk(self.runner, self.drafter, sequence, chunk, self._root)
+        self._budget -= sequence.committed - rows
+        emissions = []
+        if verdict is not None and not verdict.finite:
+            emissions.append(self._fail(sequence))
+        elif verdict is not None:
+            self.scheduler.join()
+            emissions.append(self._emission(sequence, None, *commit(sequence, verdict.tokens)))
+        self._clock.exclude(begun, resume=busy)
+        return emissions
+
+    def _cycle(self) -> list[Emission]:
         clock = self._clock
         batch = self._inputs.batch(self.scheduler.running)
         clock.start()
@@ -154,36 +207,12 @@ class Engine:
         scores = self.runner.verify(batch, tree)
         verdicts = verify(scores.logits, tree, batch.choosers)
         clock.verify()
-        lengths = [s.length for s in batch.sequences]
         emitted = self._commit(batch, tree, verdicts)
         if any(s.finish is None for s in batch.sequences):
             clock.start()
             self.drafter.extend(batch, scores.features, verdicts)
             clock.extend()
-        return self._emit(batch, tree, verdicts, lengths, emitted)
-
-    def _prefill(self, sequence: Sequence) -> list[Emission]:
-        """Run a whole prompt, choose the first token and start the draft's cache."""
-        begun, verdict = time.perf_counter_ns(), None
-        busy = len(self.scheduler.running) > 1
-        prompt, lane = sequence.prompt, sequence.lane
-        for start, tokens, last in chunks(prompt):
-            scores = self.runner.prefill(lane, start, tokens, last=last)
-            following = [*prompt[start + 1 : start + len(tokens) + 1]]
-            if last:
-                (verdict,) = verify(scores.logits, self._root, [sequence.chooser])
-                if not verdict.finite:
-                    break
-                following.append(verdict.tokens[0])
-            self.drafter.prefill(lane, start, following, scores.features, last=last)
-        if verdict is None or not verdict.finite:
-            emissions = [self._fail(sequence)]
-        else:
-            sequence.committed = len(prompt)
-            count, text = commit(sequence, verdict.tokens)
-            emissions = [self._emission(sequence, None, count, text)]
-        self._clock.exclude(begun, resume=busy)
-        return emissions
+        return self._emit(batch, tree, verdicts, emitted)
 
     def _commit(self, batch: Batch, tree: Tree, verdicts: Ids[Verdict]) -> list[tuple[int, str]]:
         """Keep the accepted slots and append the tokens: per lane what the user gets."""
@@ -194,18 +223,14 @@ class Engine:
                 results.append((0, ""))
                 continue
             self.memory.target.keep(sequence.lane, sequence.committed, verdict.path)
+            sequence.settled = sequence.committed
             sequence.committed += len(verdict.path)
             sequence.count(tree.tokens.shape[1] - 1, verdict.accepted)
             results.append(commit(sequence, verdict.tokens))
         return results
 
     def _emit(
-        self,
-        batch: Batch,
-        tree: Tree,
-        verdicts: Ids[Verdict],
-        lengths: Ids[int],
-        emitted: Ids[tuple[int, str]],
+        self, batch: Batch, tree: Tree, verdicts: Ids[Verdict], emitted: Ids[tuple[int, str]]
     ) -> list[Emission]:
         parts, number = self._clock.end(), next(self._batch_steps)
         emissions = []
@@ -214,56 +239,30 @@ class Engine:
             if not verdict.finite:
                 emissions.append(self._fail(sequence))
                 continue
-            trace = StepTrace(
-                batch_step=number,
-                batch=batch.size,
-                committed=lengths[lane],
-                drafted=tree.tokens.shape[1] - 1,
-                depth=verdict.depth,
-                accepted=verdict.accepted,
-                emitted=count,
-                ranks=verdict.ranks,
-                draft_ns=parts.draft_ns,
-                extend_ns=parts.extend_ns,
-                verify_ns=parts.verify_ns,
-                other_ns=parts.other_ns,
-            )
+            trace = step_trace(batch, lane, tree, verdict, parts, number, count)
             emissions.append(self._emission(sequence, trace, count, text))
         return emissions
 
     def _emission(
         self, sequence: Sequence, trace: StepTrace | None, count: int, text: str
     ) -> Emission:
-        chunk = Chunk(at_ns=self._clock.now(), tokens=count, text=text)
-        if sequence.finish is None:
-            return Emission(handle=sequence.handle, trace=trace, chunk=chunk)
-        self._leave(sequence)
-        return Emission(
-            handle=sequence.handle,
-            trace=trace,
-            chunk=chunk,
-            finish=sequence.finish,
-            usage=sequence.usage(),
-            output_ids=tuple(sequence.output),
-        )
+        told = emission(sequence, trace, count, text, self._clock.now())
+        if sequence.finish is not None:
+            self._leave(sequence)
+        return told
 
     def _fail(self, sequence: Sequence) -> Emission:
         """End a request whose scores are not finite, and wipe what it left in the caches."""
-        self.memory.target.clear(sequence.lane)
-        self.drafter.clear(sequence.lane)
-        self._leave(sequence)
-        error = BackendError(
-            f"request {sequence.request.request_id}: the target's scores are not finite after "
-            f"{sequence.length} tokens.",
-            todo="Check the weights and the dtype.",
-        )
-        return Emission(handle=sequence.handle, finish=Finish.ERROR, error=error)
+        self._leave(sequence, whole=False)
+        return failure(sequence)
 
-    def _leave(self, sequence: Sequence) -> None:
-        moved = self.scheduler.leave(sequence)
-        if moved is not None:
-            self.memory.target.move(*moved)
-            self.drafter.move(*moved)
+    def _leave(self, sequence: Sequence, *, whole: bool = True) -> None:
+        """``whole`` False wipes its lane. A prompt cut short has not been looked at, so it is."""
+        lane = sequence.lane
+        whole = whole and sequence is not self.scheduler.filling
+        moves = self.scheduler.leave(sequence)
+        if lane >= 0:
+            self._lanes.leave(sequence, lane, moves, self.drafter, whole=whole)
 
     def audit(self) -> None:
         """Check lanes, lengths and slots (invariant I1 of engine-spec 13.2).
@@ -275,8 +274,8 @@ class Engine:
 
     @property
     def slots_in_use(self) -> int:
-        """Committed slots of all running sequences; 0 when idle."""
-        return sum(s.committed for s in self.scheduler.running)
+        """Committed slots of all sequences with a lane; 0 when idle."""
+        return sum(s.committed for s in self.scheduler.holders)
 
     @torch.inference_mode()
     def top2_gap(self, request: Request, output_ids: Ids[int]) -> float:
@@ -286,15 +285,4 @@ class Engine:
         of its own, so that it can be asked while others run.
         """
         tokens = [*self.pair.codec.prompt_ids(request), *output_ids]
-        memory = Memory(self.pair, replace(self.config, max_batch_size=1, max_len=len(tokens)))
-        runner = TargetRunner(
-            self.pair.target,
-            memory.target,
-            memory.target_rope,
-            SpecConfig.baseline(),
-            Graphs(self.pair.device, GraphMode.EAGER),
-        )
-        for start, part, last in chunks(tokens):
-            scores = runner.prefill(0, start, part, last=last)
-        first, second = map(float, scores.logits[0].double().topk(2)[0].tolist())
-        return (first - second) / max(abs(first), 1.0)
+        return top2_gap(self.pair, self.config, tokens)

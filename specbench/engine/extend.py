@@ -1,7 +1,8 @@
 """The draft's extend: rows of (next token, true target feature), and the guess of the last one.
 
 Only the last row of a lane guesses; the others store keys and values, which a one-layer draft
-makes from its attention input alone, so their attention and MLP are never computed.
+makes from its attention input alone, so their attention and MLP are never computed. A stacked
+draft (``models.draft_stack``) runs every row through every layer, so its rows need a causal mask.
 """
 
 from __future__ import annotations
@@ -38,6 +39,9 @@ class Kept:
     rows: int
 
 
+PADDING = Verdict(path=(0,), tokens=(0,), ranks=(), depth=0)
+
+
 class KeptInputs:
     """Static buffers of ``Kept``, filled from verdicts with one transfer."""
 
@@ -45,9 +49,10 @@ class KeptInputs:
         self._device = device
         self._static: dict[tuple[int, int], Tensor] = {}
 
-    def of(self, verdicts: Sequence[Verdict], nodes: int, rows: int) -> Kept:
-        """Pack the kept paths, padded to ``rows``, over trees of ``nodes`` nodes."""
-        lanes, total = len(verdicts), len(verdicts) * rows
+    def of(self, verdicts: Sequence[Verdict], nodes: int, rows: int, lanes: int) -> Kept:
+        """Pack the kept paths, padded to ``rows`` and ``lanes``, over trees of ``nodes`` nodes."""
+        verdicts = [*verdicts, *[PADDING] * (lanes - len(verdicts))]
+        total = lanes * rows
         tokens = [[*v.tokens, *([0] * (rows - len(v.tokens)))] for v in verdicts]
         paths = [[*v.path, *([0] * (rows - len(v.path)))] for v in verdicts]
         ends = [len(v.path) - 1 for v in verdicts]
@@ -83,7 +88,8 @@ def extend_lane(
         Recurrent state [1, H] and logits [1, Vd] of the last row when ``guess``.
     """
     rows = len(tokens)
-    span = pool.one_lane(lane, start, rows, turn_run(rope, start, rows))
+    mask = causal(model, start, rows) if model.spec.stacked else None
+    span = pool.one_lane(lane, start, rows, turn_run(rope, start, rows), mask)
     hidden = model.hidden(features, RowKind.TARGET_FEATURES)
     ids = torch.tensor(tokens, device=model.device)
     residual = model.remember(ids, hidden, span, 1)
@@ -92,8 +98,16 @@ def extend_lane(
     scratch = model.scratch(1, 1)
     if rows > 1:
         scratch.qkv.copy_(model.scratch(1, rows).qkv[-1:])
-        span = replace(span, turn_q=turn_run(rope, start + rows - 1, 1)[0])
+        span = replace(span, turn_q=turn_run(rope, start + rows - 1, 1)[0], mask=None)
     return model.guess(residual[-1:], span, scratch)
+
+
+def causal(model: Eagle3Draft, start: int, rows: int) -> Tensor | None:
+    """Additive mask [rows, start + rows]: each row sees what stands before it, and itself."""
+    if rows == 1:
+        return None
+    hidden = torch.full((rows, rows), float("-inf"), dtype=model.dtype, device=model.device).triu(1)
+    return torch.cat([hidden.new_zeros(rows, start), hidden], 1)
 
 
 def extend_batch(
@@ -104,7 +118,11 @@ def extend_batch(
     length = batch.length(rows)
     steps = torch.arange(rows, device=model.device)
     slots = starts[:, None] + steps
-    span = pool.batch(slots, length, turn_at(rope, slots), None)
+    mask = None
+    if model.spec.stacked:
+        before = torch.ones(1, rows, rows, dtype=torch.bool, device=model.device).tril()
+        mask = batch_mask(starts, before, length, model.dtype)
+    span = pool.batch(slots, length, turn_at(rope, slots), mask)
     chosen = features.index_select(0, kept.picked)
     hidden = model.hidden(chosen, RowKind.TARGET_FEATURES)
     residual = model.remember(kept.tokens, hidden, span, lanes).index_select(0, kept.last)

@@ -22,7 +22,10 @@ MAX_KEPT_VIEWS = 2048
 
 
 class KVPool:
-    """Keys and values of one model: [layers, lanes, Hkv, capacity, D] each."""
+    """Keys and values of one model: [layers, lanes, Hkv, capacity, D] each.
+
+    ``value_dim`` is the width of a value where it is not that of a key (latent attention).
+    """
 
     def __init__(
         self,
@@ -34,11 +37,12 @@ class KVPool:
         capacity: int,
         dtype: torch.dtype,
         device: torch.device,
+        value_dim: int | None = None,
     ) -> None:
         size = (layers, lanes, kv_heads, capacity, head_dim)
         # zeros, not empty: a masked column still multiplies its value by 0, and 0 · NaN is NaN
         self.keys = torch.zeros(size, dtype=dtype, device=device)
-        self.values = torch.zeros(size, dtype=dtype, device=device)
+        self.values = torch.zeros((*size[:-1], value_dim or head_dim), dtype=dtype, device=device)
         self.lanes, self.capacity, self.device = lanes, capacity, device
         paired = self.keys
         if dtype in WIDE:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -10,12 +11,19 @@ import torch
 from torch import Tensor
 
 from specbench.checkpoint import Folder, read_draft, read_target
+from specbench.checkpoint.draft_names import by_canonical
+from specbench.checkpoint.vocab_map import DIRECT
 from specbench.config import EngineConfig
 from specbench.engine.models.attention import attention_call
+from specbench.engine.models.decoder import DecoderTarget
+from specbench.engine.models.draft_stack import StackedDraft
 from specbench.engine.models.eagle3 import Eagle3Draft
+from specbench.engine.models.layers import Norm
 from specbench.engine.models.llama import LlamaTarget
 from specbench.engine.models.pages import to_huge_pages
 from specbench.engine.models.weights import load_tensors
+from specbench.engine.native.build import Native
+from specbench.engine.native.choice import choose_kernels, kernel_facts, new_draft, new_target
 from specbench.engine.text import TextCodec
 from specbench.errors import CheckpointError, ConfigError
 from specbench.modelspec import DraftSpec, TargetSpec
@@ -32,7 +40,7 @@ _DTYPES = {
 class ModelPair:
     """Weights, text codec and facts of a loaded pair; ``draft`` is None for a lone target."""
 
-    target: LlamaTarget
+    target: LlamaTarget | DecoderTarget
     draft: Eagle3Draft | None
     target_spec: TargetSpec
     draft_spec: DraftSpec | None
@@ -75,10 +83,12 @@ class ModelPair:
             )
         torch.set_num_threads(config.threads)
         capture = draft_spec.capture_physical if draft_spec else ()
-        target = LlamaTarget(spec, load_tensors(folder, dtype, device), capture)
+        kernels = choose_kernels(config, spec, dtype, device)
+        tensors = load_tensors(folder, dtype, device)
+        target = new_target(spec, tensors, capture, kernels)
         draft = None
         if draft_spec is not None and draft_folder is not None:
-            draft = _load_draft(draft_spec, draft_folder, target, config)
+            draft = _load_draft(draft_spec, draft_folder, target, config, kernels, tensors)
         to_huge_pages([*target.projections, *(draft.projections if draft else ())])
         return cls(
             target=target,
@@ -88,7 +98,7 @@ class ModelPair:
             codec=codec,
             device=device,
             dtype=dtype,
-            device_facts=device_facts(device, dtype, packed=target.packed),
+            device_facts=device_facts(device, dtype, packed=target.packed) | kernel_facts(kernels),
             inputs=_inputs(folder, draft_folder, codec),
         )
 
@@ -100,6 +110,13 @@ def _check_fit(spec: TargetSpec, codec: TextCodec, folder: Folder, config: Engin
             f"{spec.rope.max_position}.",
             todo=f"Set max_len to at most {spec.rope.max_position}.",
         )
+    if spec.context_limit is not None and config.max_len > spec.context_limit:
+        raise ConfigError(
+            f"max_len={config.max_len}, but {spec.family} is served up to "
+            f"{spec.context_limit} tokens: beyond, its indexer chooses which columns a token "
+            "sees, and that is not built.",
+            todo=f"Set max_len to at most {spec.context_limit}.",
+        )
     if codec.vocab_size > spec.vocab:
         raise CheckpointError(
             f"{folder.path}: the tokenizer has {codec.vocab_size} ids.",
@@ -108,12 +125,24 @@ def _check_fit(spec: TargetSpec, codec: TextCodec, folder: Folder, config: Engin
 
 
 def _load_draft(
-    spec: DraftSpec, folder: Folder, target: LlamaTarget, config: EngineConfig
+    spec: DraftSpec,
+    folder: Folder,
+    target: LlamaTarget | DecoderTarget,
+    config: EngineConfig,
+    kernels: Native,
+    of_target: Mapping[str, Tensor],
 ) -> Eagle3Draft:
-    tensors = load_tensors(folder, target.dtype, target.device)
+    tensors = by_canonical(load_tensors(folder, target.dtype, target.device))
+    if spec.d2t_policy == DIRECT:
+        ids = tensors["d2t"].long()
+        tensors["d2t"] = ids - torch.arange(len(ids), device=ids.device)
     own = tensors.get("embed_tokens.weight")
     spec, embedding = choose_embedding(spec, own, target.embedding, config)
-    return Eagle3Draft(spec, tensors, embedding)
+    if spec.stacked:
+        weight = of_target.get("model.norm.weight")
+        norm = None if weight is None else Norm(weight, target.spec.shape.eps)
+        return StackedDraft(spec, tensors, embedding, norm)
+    return new_draft(spec, tensors, embedding, kernels)
 
 
 def resolve_device(config: EngineConfig, stored: str) -> tuple[torch.device, torch.dtype]:

@@ -57,6 +57,8 @@ class TargetRunner:
         self, batch: Batch, tree: Tree, features: Features | None
     ) -> tuple[Tensor, Tensor]:
         span = self._span(batch, tree)
+        if self._target.windowed:
+            span.positions = batch.start_tensor[:, None] + tree.depths
         hidden = self._target.forward(tree.tokens.flatten(), span, batch.size, features)
         return self._target.logits(hidden), self._none if features is None else features.tensor
 
@@ -69,6 +71,8 @@ class TargetRunner:
             mask = torch.full((rows, rows), float("-inf"), dtype=self._dtype).triu(1)
             mask = torch.nn.functional.pad(mask, (start, 0)).to(self._pool.device)
         span = self._pool.one_lane(lane, start, rows, turn_run(self._rope, start, rows), mask)
+        if self._target.windowed:
+            span.positions = torch.arange(start, start + rows, device=self._pool.device)[None]
         ids = torch.tensor(tokens, device=self._pool.device)
         hidden = self._target.forward(ids, span, 1, features)
         return Scores(

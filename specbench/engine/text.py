@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -50,9 +51,10 @@ class TextCodec:
             source = _read_template(template_path)
             self.files.append(template_path)
         elif source is not None:
+            source = _template_source(source, settings_path)
             self.files.append(settings_path)
         self.template_path = self.files[-1] if source is not None else None
-        self._template = _compile(source, folder) if isinstance(source, str) else None
+        self._template = None if source is None else _compile(source, folder)
 
     @property
     def vocab_size(self) -> int:
@@ -181,6 +183,19 @@ def _token_text(value: Any) -> str:
     if isinstance(value, Mapping):
         value = value.get("content")
     return value if isinstance(value, str) else ""
+
+
+def _template_source(value: Any, path: Path) -> str:
+    """A template, or the one named default of a list of {name, template} (as in transformers)."""
+    if isinstance(value, list) and all(isinstance(entry, dict) for entry in value):
+        named = {str(entry.get("name")): entry.get("template") for entry in value}
+        value = named.get("default", named)
+    if not isinstance(value, str):
+        raise CheckpointError(
+            f"{path}: chat_template holds {reprlib.repr(value)}.",
+            expected="A text, or a list of {name, template} with one named default.",
+        )
+    return value
 
 
 def _read_template(path: Path) -> str:

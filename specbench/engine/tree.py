@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from specbench.engine.proposal import Proposal
+
 
 @dataclass(slots=True, kw_only=True)
 class Tree:
@@ -21,7 +23,8 @@ class Tree:
 
     ``parents`` is -1 at the root; ``ranks`` the place of a node among the draft's choices after
     its parent; ``seen[j]`` marks the ancestors of j and j itself. ``depth`` is the deepest level.
-    ``chain`` says that node j's parent is j - 1.
+    ``chain`` says that node j's parent is j - 1. ``proposal`` is what the drafts were drawn from,
+    None when they are the draft's best.
     """
 
     tokens: Tensor
@@ -31,6 +34,7 @@ class Tree:
     seen: Tensor
     depth: int
     chain: bool
+    proposal: Proposal | None = None
 
 
 def chain_shape(nodes: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -1,31 +1,26 @@
-"""The only place where a token is chosen: walk a drafted tree with the target's scores.
+"""The only place where a token is chosen: check a drafted tree with the target's scores.
 
 A tree of the root alone is plain decoding, and the token after a prompt is chosen here too.
-Greedy walk: engine-spec 6.1. Sampling: target-only tree sampling with both thresholds at 1,
-which leaves the target's distribution exactly as it is (6.2).
+Greedy lanes walk along the argmax (engine-spec 6.1); sampled lanes are decided together, on the
+device, by the rule that they ask for: ``tree_sampling``, ``rejection`` or ``block_verify``.
 """
 
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from specbench.engine.sampling import draw, filtered_probs
+from specbench.engine.block_verify import verify_blocks
+from specbench.engine.rejection import reject_chains
+from specbench.engine.sampling import Chooser, Filters, filtered, tossed
 from specbench.engine.tree import Tree, links
-from specbench.request import SamplingParams
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chooser:
-    """How one lane's tokens are chosen: its parameters and its own seeded coins."""
-
-    sampling: SamplingParams
-    coins: random.Random
+from specbench.engine.tree_sampling import Walks, sample_trees
+from specbench.errors import EngineError
+from specbench.verification import Verification, VerifyRules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +58,9 @@ def verify(logits: Tensor, tree: Tree, choosers: Sequence[Chooser]) -> list[Verd
 
     Returns:
         One verdict per lane, in order.
+
+    Raises:
+        EngineError: the rules need the draft's distribution, and the tree has none.
     """
     nodes = tree.tokens.shape[1]
     best, finite = best_tokens(logits)
@@ -71,18 +69,20 @@ def verify(logits: Tensor, tree: Tree, choosers: Sequence[Chooser]) -> list[Verd
     shape = None
     if not tree.chain:
         shape = torch.stack([tree.parents, tree.ranks, tree.depths], 1).tolist()
+    sound = [all(finite[lane * nodes : (lane + 1) * nodes]) for lane in range(len(choosers))]
+    drawn = [i for i, chooser in enumerate(choosers) if sound[i] and not chooser.sampling.greedy]
+    sampled = _sampled(logits, tree, choosers, drawn) if drawn else {}
     verdicts = []
-    for lane, chooser in enumerate(choosers):
-        rows = slice(lane * nodes, (lane + 1) * nodes)
-        if not all(finite[rows]):
+    for lane in range(len(choosers)):
+        if not sound[lane]:
             verdicts.append(_BROKEN)
             continue
         first, sibling, ranks, depth = _links(shape and shape[lane], nodes)
-        if chooser.sampling.greedy:
-            path, bonus = greedy_walk(drafted[lane], first, sibling, best[rows])
+        if lane in sampled:
+            path, bonus = sampled[lane]
         else:
-            probs = filtered_probs(logits[rows], chooser.sampling)
-            path, bonus = sampled_walk(drafted[lane], first, sibling, probs, chooser.coins)
+            rows = best[lane * nodes : (lane + 1) * nodes]
+            path, bonus = greedy_walk(drafted[lane], first, sibling, rows)
         verdicts.append(
             Verdict(
                 path=tuple(path),
@@ -135,41 +135,56 @@ def greedy_walk(
         path.append(child)
 
 
-def sampled_walk(
-    tokens: Sequence[int],
-    first: Sequence[int],
-    sibling: Sequence[int],
-    probs: Tensor,
-    coins: random.Random,
-) -> tuple[list[int], int]:
-    """Target-only tree sampling (6.2): one coin per visited node, one for the final draw.
+def _sampled(
+    logits: Tensor, tree: Tree, choosers: Sequence[Chooser], lanes: Sequence[int]
+) -> dict[int, tuple[list[int], int]]:
+    """Path and bonus of each of ``lanes``, which sample by rules of their own."""
+    groups: dict[VerifyRules, list[int]] = {}
+    for lane in lanes:
+        groups.setdefault(choosers[lane].rules, []).append(lane)
+    found = {}
+    for rules, group in groups.items():
+        walks = _walks(logits, tree, [choosers[lane] for lane in group], group, rules)
+        rows = torch.cat([walks.kept.long(), walks.bonus[:, None]], 1).tolist()
+        for lane, (*kept, bonus) in zip(group, rows, strict=True):
+            found[lane] = [node for node, on_path in enumerate(kept) if on_path], bonus
+    return found
 
-    Args:
-        tokens: token of each node.
-        first: first child of each node.
-        sibling: next sibling of each node.
-        probs: filtered target distribution after each node [N, V].
-        coins: the request's own generator.
-    """
-    path = [0]
-    while True:
-        node, child = path[-1], first[path[-1]]
-        coin, mass, rejected = coins.random(), 0.0, []
-        while child >= 0:
-            chance = float(probs[node, tokens[child]])
-            mass += chance
-            if chance > 0.0 and coin < mass:
-                break
-            rejected.append(tokens[child])
-            child = sibling[child]
-        if child >= 0:
-            path.append(child)
-            continue
-        left = probs[node]
-        if rejected:
-            left = left.index_fill(0, torch.tensor(rejected, device=left.device), 0.0)
-        # all mass on rejected tokens is possible only by rounding; the target's own draw is right
-        return path, draw(left if bool(left.any()) else probs[node], coins.random())
+
+def _walks(
+    logits: Tensor,
+    tree: Tree,
+    choosers: Sequence[Chooser],
+    lanes: Sequence[int],
+    rules: VerifyRules,
+) -> Walks:
+    """Decide ``lanes`` on the device, with N + 1 coins each."""
+    nodes, device = tree.tokens.shape[1], logits.device
+    scores, tokens, parents, seen = (
+        logits.view(-1, nodes, logits.shape[-1]),
+        tree.tokens,
+        tree.parents,
+        tree.seen,
+    )
+    which = torch.tensor(lanes, device=device)
+    if len(lanes) < scores.shape[0]:
+        scores, tokens = scores[which], tokens[which]
+        if not tree.chain:
+            parents, seen = parents[which], seen[which]
+    probs = filtered(scores, Filters.of([chooser.sampling for chooser in choosers], scores))
+    coins = torch.stack([tossed(chooser.coins, nodes + 1) for chooser in choosers]).to(device)
+    if rules.method is Verification.TARGET_ONLY or nodes == 1:
+        return sample_trees(probs, tokens.to(device), parents, seen, coins, rules)
+    drafts = tokens[:, 1:]
+    if rules.method is Verification.ONE_HOT:
+        return reject_chains(probs, drafts, None, coins)
+    if tree.proposal is None:
+        raise EngineError(
+            f"verification={rules.method.value} needs the distribution that drafts come from.",
+            todo="Let the drafter draw them (engine.proposal.DraftSampler).",
+        )
+    check = verify_blocks if rules.method is Verification.BLOCK else reject_chains
+    return check(probs, drafts, tree.proposal.on_target(which, probs.shape[-1]), coins)
 
 
 def _links(

@@ -31,7 +31,8 @@ class SelfTestResult:
     ``path`` says what was driven: ``memory`` (no network) or ``loopback``. ``chunks_per_s`` is
     over all connections with ``concurrency`` requests in flight, and ``cpu_s_per_1000_requests``
     the processor time of this process for it, scaled to 1000 requests of ``tokens`` chunks.
-    ``added_latency_*_ns`` is from send to first chunk with one request in flight.
+    ``added_latency_*_ns`` is from send to first chunk with one request in flight,
+    ``loaded_latency_*_ns`` the same with ``concurrency``: where overload shows first.
     """
 
     path: str
@@ -42,6 +43,8 @@ class SelfTestResult:
     cpu_s_per_1000_requests: float
     added_latency_p50_ns: int
     added_latency_p99_ns: int
+    loaded_latency_p50_ns: int
+    loaded_latency_p99_ns: int
     client_lag: ClientLag
 
 
@@ -82,7 +85,9 @@ async def _drive(
         cpu_ns = time.process_time_ns() - cpu_ns
     finally:
         await backend.close()
-    added = sorted(t.chunks[0].at_ns - t.sent_ns for t in alone.traces)
+    added, loaded = (
+        sorted(t.chunks[0].at_ns - t.sent_ns for t in seen.traces) for seen in (alone, together)
+    )
     chunks = sum(len(t.chunks) for t in together.traces)
     return SelfTestResult(
         path=path,
@@ -93,6 +98,8 @@ async def _drive(
         cpu_s_per_1000_requests=cpu_ns / 1e9 / requests * 1000,
         added_latency_p50_ns=added[len(added) // 2],
         added_latency_p99_ns=added[round(0.99 * (len(added) - 1))],
+        loaded_latency_p50_ns=loaded[len(loaded) // 2],
+        loaded_latency_p99_ns=loaded[round(0.99 * (len(loaded) - 1))],
         client_lag=together.client_lag,
     )
 
@@ -155,3 +162,20 @@ async def _zero_server(tokens: int) -> AsyncIterator[str]:
     finally:
         process.stdin.close()
         await process.wait()
+
+
+def verdict(result: SelfTestResult) -> tuple[str, ...]:
+    """What the self-test says, line by line."""
+    lag = result.client_lag.p99_ns
+    late = "not seen" if lag is None else f"{lag / 1e6:.1f} ms"
+    return (
+        f"{result.path}: {result.chunks_per_s:,.0f} chunks/s with {result.concurrency} requests in "
+        f"flight ({result.requests} requests of {result.tokens} chunks)",
+        f"added to time to first token: p50 {result.added_latency_p50_ns / 1e6:.2f} ms, p99 "
+        f"{result.added_latency_p99_ns / 1e6:.2f} ms with one request in flight",
+        f"under load: p50 {result.loaded_latency_p50_ns / 1e6:.1f} ms, p99 "
+        f"{result.loaded_latency_p99_ns / 1e6:.1f} ms; event loop late by {late} (p99)",
+        f"processor: {result.cpu_s_per_1000_requests:.2f} s per 1000 requests",
+        f"Honest ceiling: half of it, {result.chunks_per_s / 2:,.0f} chunks/s. A client beyond "
+        "its ceiling shows in time to first token, while time per token still looks right.",
+    )

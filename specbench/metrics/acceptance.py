@@ -64,6 +64,7 @@ def as_estimate(interval: Interval | None, *, unit: str, evidence: Evidence) -> 
         n=interval.n,
         unit=unit,
         evidence=evidence,
+        log_error=interval.log_error,
     )
 
 

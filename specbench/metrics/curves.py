@@ -63,9 +63,8 @@ class Curve:
 def curves(summary: Summary, runs: Sequence[ArmRun]) -> tuple[Curve, ...]:
     """The curves of every arm and of its categories, in the order of the summary."""
     arms = gather(runs)
-    baselines = {arm.key.cell: arms[arm.key] for arm in summary.arms if arm.spec.is_baseline}
     return tuple(
-        _curve(result, figures, arms[result.key], baselines.get(result.key.cell))
+        _curve(result, figures, arms[result.key], _plain(summary, arms, result))
         for result in summary.arms
         for figures in (result.total, *result.categories)
     )
@@ -74,6 +73,12 @@ def curves(summary: Summary, runs: Sequence[ArmRun]) -> tuple[Curve, ...]:
 def by_key(found: Sequence[Curve]) -> Mapping[tuple[ArmKey, str], Curve]:
     """Curves by arm and category."""
     return {(curve.key, curve.category): curve for curve in found}
+
+
+def _plain(summary: Summary, arms: Mapping[ArmKey, Arm], result: ArmResult) -> Arm | None:
+    """What an arm is held against; None for plain decoding itself, and for its repetition."""
+    baseline = summary.baseline_of(result.key.cell)
+    return None if baseline is None or result.spec.is_baseline else arms[baseline.key]
 
 
 def _curve(result: ArmResult, figures: Figures, arm: Arm, baseline: Arm | None) -> Curve:
@@ -85,7 +90,7 @@ def _curve(result: ArmResult, figures: Figures, arm: Arm, baseline: Arm | None) 
         category=figures.category,
         accept_length=None if result.spec.is_baseline else figures.accept_length,
         survival=() if result.spec.is_baseline else survival_estimates(kept),
-        speedup=figures.speedup,
+        speedup=None if result.spec.is_baseline else figures.speedup,
         output_tok_s=figures.output_tok_s,
         lossless=result.lossless.verdict.value if result.lossless else "",
         invalid=tuple(dict.fromkeys(invalid)),

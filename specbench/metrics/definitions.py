@@ -13,33 +13,18 @@ does not carry it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from specbench.config import SpecConfig
-from specbench.metrics.acceptance import (
-    accept_length,
-    accept_rate_node,
-    conditional,
-    request_accept_lengths,
-    survival,
-)
+from specbench.metrics.acceptance import accept_length, emitted_length, request_accept_lengths
+from specbench.metrics.definition_rates import positions, rates
+from specbench.metrics.ledger import Definition as Definition
 from specbench.metrics.ledger import LedgerTotals, ledger_totals
+from specbench.metrics.ledger import Value as Value
 from specbench.metrics.sums import RequestSums, complete_sums
 from specbench.trace import ArmRun
 
-Value = float | tuple[float | None, ...] | Mapping[str, float] | None
 OURS = "ours: 1 + accepted / verify steps, pooled"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Definition:
-    """One tool's figure for a run: ``why`` says how it differs from specbench's."""
-
-    tool: str
-    field: str
-    value: Value
-    why: str
 
 
 def definitions(runs: Sequence[ArmRun], spec: SpecConfig | None = None) -> tuple[Definition, ...]:
@@ -64,8 +49,8 @@ def definitions(runs: Sequence[ArmRun], spec: SpecConfig | None = None) -> tuple
         *_per_request(requests, totals),
         *_with_prefill(totals),
         *_from_chunks(totals),
-        *_rates(requests, totals),
-        *_positions(requests, totals),
+        *rates(requests, totals),
+        *positions(requests, totals),
     )
 
 
@@ -86,11 +71,25 @@ def _pooled(requests: Sequence[RequestSums], totals: LedgerTotals) -> tuple[Defi
             "that ended a step earlier are counted too",
         ),
         ("SGLang", "bench_serving accept length", "the same since start or flush, one DP rank"),
+        (
+            "SGLang",
+            "load endpoint accept_length",
+            "the same since start, but the accept_rate beside it is of the last log interval",
+        ),
         ("AIPerf", "acceptance_length, token-weighted", "the same"),
+        ("ATOM", "mtp_average_tokens_per_forward", "the same"),
+        ("TensorRT-Edge-LLM", "acceptance rate", "the same: it calls accept length a rate"),
     ]
+    emitted = emitted_length(requests)
     drafts_only = "the bonus token is not counted: one less"
     return (
         *(Definition(tool=t, field=f, value=value, why=w) for t, f, w in rows),
+        Definition(
+            tool="specbench",
+            field="emitted_length",
+            value=emitted.value if emitted else None,
+            why="(output tokens - requests) / verify steps: after trimming, what speed follows",
+        ),
         Definition(
             tool="SpecForge training",
             field="simulated_acc_len",
@@ -129,24 +128,7 @@ def _with_prefill(totals: LedgerTotals) -> tuple[Definition, ...]:
     c, v, a = totals.completion, totals.steps, totals.accepted
     rounds = sum(v) + len(v)
     return (
-        Definition(
-            tool="SGLang",
-            field="meta_info.spec_accept_length",
-            value=totals.per_request(lambda i: c[i] / v[i]),
-            why="output tokens / verify steps: counts the prefill token, and is after trimming",
-        ),
-        Definition(
-            tool="SpecForge",
-            field="bench_eagle3 accept length",
-            value=sum(c) / sum(v),
-            why="pooled output tokens / verify steps: counts the prefill token of each request",
-        ),
-        Definition(
-            tool="SpecForge",
-            field="specforge benchmark accept length",
-            value=totals.mean(lambda i: c[i] / v[i]),
-            why="mean over requests of output tokens / verify steps, prefill token counted",
-        ),
+        *_output_per_step(totals),
         Definition(
             tool="TensorRT-LLM",
             field="trtllm-bench acceptance length",
@@ -161,9 +143,59 @@ def _with_prefill(totals: LedgerTotals) -> tuple[Definition, ...]:
         ),
         Definition(
             tool="TensorRT-LLM",
+            field="response avg_decoded_tokens_per_iter",
+            value=totals.per_request(lambda i: c[i] / (v[i] + 1)),
+            why="the same, in the response: tokens / iterations with those that draft nothing",
+        ),
+        Definition(
+            tool="TensorRT-LLM",
             field="trtllm-bench acceptance rate",
             value=sum(a) / (totals.depth * rounds) if totals.depth else None,
             why="the prefill counts as an iteration that drafted in full and had all refused",
+        ),
+    )
+
+
+def _output_per_step(totals: LedgerTotals) -> tuple[Definition, ...]:
+    """Tools that divide output tokens by verify steps, or come close to it."""
+    c, v = totals.completion, totals.steps
+    pooled = sum(c) / sum(v)
+    return (
+        Definition(
+            tool="SGLang",
+            field="meta_info.spec_accept_length",
+            value=totals.per_request(lambda i: c[i] / v[i]),
+            why="output tokens / verify steps: counts the prefill token, and is after trimming",
+        ),
+        Definition(
+            tool="SpecForge",
+            field="bench_eagle3 accept length",
+            value=pooled,
+            why="pooled output tokens / verify steps: counts the prefill token of each request",
+        ),
+        Definition(
+            tool="SpecForge",
+            field="specforge benchmark accept length",
+            value=totals.mean(lambda i: c[i] / v[i]),
+            why="mean over requests of output tokens / verify steps, prefill token counted",
+        ),
+        Definition(
+            tool="z-lab/dflash",
+            field="benchmark accept length",
+            value=totals.mean(lambda i: c[i] / v[i]),
+            why="the same mean over requests, inferred from its published values",
+        ),
+        Definition(
+            tool="InferenceX",
+            field="golden acceptance length (SGLang path)",
+            value=pooled,
+            why="generation tokens / verify calls of SGLang's counters: prefill tokens are in it",
+        ),
+        Definition(
+            tool="mlx-vlm",
+            field="mean accepted tokens",
+            value=totals.per_request(lambda i: (c[i] - 1) / v[i]),
+            why="(output tokens - 1) / draft rounds of each request: after trimming",
         ),
     )
 
@@ -200,84 +232,4 @@ def _from_chunks(totals: LedgerTotals) -> tuple[Definition, ...]:
             value=sum(later) / len(later) if later else None,
             why="(tokens - 1) / (iterations - 1), mean over requests",
         ),
-    )
-
-
-def _rates(requests: Sequence[RequestSums], totals: LedgerTotals) -> tuple[Definition, ...]:
-    a, v = totals.accepted, totals.steps
-    node = accept_rate_node(requests)
-    ours = accept_length(requests)
-    drafted = totals.drafted
-    verified = (
-        totals.per_request(lambda i: (a[i] + v[i]) / (drafted[i] + v[i])) if drafted else None
-    )
-    return (
-        Definition(
-            tool="vLLM",
-            field="draft acceptance rate, per cent",
-            value=100 * node.value if node else None,
-            why="accepted / drafted, as our accept_rate_node (a chain's nodes are its depth)",
-        ),
-        Definition(
-            tool="SGLang",
-            field="spec_accept_rate",
-            value=sum(a) / (sum(v) * totals.nodes) if totals.nodes else None,
-            why="accepted / (steps x (num_draft_tokens - 1)): a tree's whole node count, of which "
-            "one path at most can be kept",
-        ),
-        Definition(
-            tool="NeMo AutoModel",
-            field="acceptance rate",
-            value=(ours.value - 1) / totals.depth if ours and totals.depth else None,
-            why="(accept length - 1) / num_steps, as our accept_rate_depth",
-        ),
-        Definition(
-            tool="AIPerf",
-            field="accepted_per_verified",
-            value=verified,
-            why="(accepted + 1) / (drafted + 1): the bonus is counted on both sides",
-        ),
-    )
-
-
-def _positions(requests: Sequence[RequestSums], totals: LedgerTotals) -> tuple[Definition, ...]:
-    joint = _chunk_survival(totals.chunks)
-    ratios = [
-        share / before if before else None
-        for before, share in zip((1.0, *joint[:-1]), joint, strict=True)
-    ]
-    return (
-        Definition(
-            tool="vLLM",
-            field="per-position acceptance rate",
-            value=survival(requests),
-            why="unconditional, as our survival",
-        ),
-        Definition(
-            tool="specbench",
-            field="conditional",
-            value=conditional(requests),
-            why="of the steps that got to a position and drafted it",
-        ),
-        Definition(
-            tool="specdec_bench",
-            field="joint acceptance",
-            value=joint or None,
-            why="indexed by chunk length, so index 1 is always 1; the prefill's chunk is a step",
-        ),
-        Definition(
-            tool="specdec_bench",
-            field="conditional acceptance",
-            value=tuple(ratios) or None,
-            why="ratios of its joint acceptance, indexed by chunk length",
-        ),
-    )
-
-
-def _chunk_survival(chunks: tuple[tuple[int, ...], ...] | None) -> tuple[float, ...]:
-    """Share of chunks that hold at least 1, 2, ... tokens."""
-    sizes = [size for chunk in chunks or () for size in chunk]
-    longest = max(sizes, default=0)
-    return tuple(
-        sum(size >= least for size in sizes) / len(sizes) for least in range(1, longest + 1)
     )

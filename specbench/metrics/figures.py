@@ -9,8 +9,11 @@ from specbench.config import SpecConfig
 from specbench.estimate import Caveat, Estimate, Evidence
 from specbench.metrics import acceptance
 from specbench.metrics.arms import Arm, ArmKey
+from specbench.metrics.breakdowns import Breakdown
+from specbench.metrics.goodput import Goodput
 from specbench.metrics.latency import Latency, latency
 from specbench.metrics.lossless import Lossless
+from specbench.metrics.reading import Reading
 from specbench.metrics.speedup import Decomposition, decode_speedup, decompose
 from specbench.metrics.sums import RequestSums
 from specbench.metrics.throughput import StepSplit, output_tok_s, step_split
@@ -49,7 +52,11 @@ class Figures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmResult:
-    """One arm. ``total`` pools all categories; ``categories`` has one record for each."""
+    """One arm. ``total`` pools all categories; ``categories`` has one record for each.
+
+    ``reading``, ``goodput`` (against stated objectives) and ``breakdowns`` are None or empty where
+    the evidence, or the question, is missing.
+    """
 
     key: ArmKey
     spec: SpecConfig
@@ -57,6 +64,9 @@ class ArmResult:
     categories: tuple[Figures, ...]
     lossless: Lossless | None
     caveats: tuple[Caveat, ...]
+    reading: Reading | None = None
+    goodput: Goodput | None = None
+    breakdowns: tuple[Breakdown, ...] = ()
 
 
 def figures(

@@ -29,6 +29,7 @@ from specbench.metrics.acceptance import (
     survival,
     weakest,
 )
+from specbench.metrics.account import cause_of
 from specbench.metrics.sums import RequestSums
 
 TOLERANCE = 1e-9
@@ -75,7 +76,8 @@ def _completion(request: RequestSums) -> Iterable[Residual]:
                 where=where,
                 residual=off,
                 text=f"{request.completion} output tokens, but the prefill and "
-                f"{request.verify_steps} steps emitted {request.emitted + 1}",
+                f"{request.verify_steps} steps emitted {request.emitted + 1}: "
+                f"{cause_of(request).value}",
             )
     elif request.accepted is not None:
         most = 1 + request.accepted + request.verify_steps
@@ -85,7 +87,8 @@ def _completion(request: RequestSums) -> Iterable[Residual]:
                 where=where,
                 residual=request.completion - most,
                 text=f"{request.completion} output tokens, but {request.verify_steps} steps that "
-                f"accepted {request.accepted} drafts can give at most {most}",
+                f"accepted {request.accepted} drafts can give at most {most}: "
+                f"{cause_of(request).value}",
             )
 
 

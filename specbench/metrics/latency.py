@@ -20,7 +20,11 @@ NS_PER_MS = 1e6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latency:
-    """Percentiles over requests (chunk gaps: over gaps), in ms; None where nothing was seen."""
+    """Percentiles over requests (chunk gaps: over gaps), in ms; None where nothing was seen.
+
+    ``response`` is first delivery - due: with a schedule (open loop) it is what a user waits, and
+    a client or server that falls behind cannot hide in it (coordinated omission).
+    """
 
     ttft_ms_p50: float | None
     ttft_ms_p99: float | None
@@ -30,6 +34,10 @@ class Latency:
     chunk_gap_ms_p99: float | None
     end_to_end_ms_p50: float | None
     end_to_end_ms_p99: float | None
+    lag_ms_p50: float | None = None
+    lag_ms_p99: float | None = None
+    response_ms_p50: float | None = None
+    response_ms_p99: float | None = None
 
 
 def ttft_ns(request: RequestSums) -> int | None:
@@ -37,6 +45,13 @@ def ttft_ns(request: RequestSums) -> int | None:
     if request.first_ns is None:
         return None
     return request.first_ns - request.trace.sent_ns
+
+
+def response_ns(request: RequestSums) -> int | None:
+    """First non-empty delivery - due: TTFT with the wait to be sent."""
+    if request.first_ns is None:
+        return None
+    return request.first_ns - request.trace.due_ns
 
 
 def schedule_lag_ns(trace: RequestTrace) -> int:
@@ -84,6 +99,8 @@ def latency(requests: Sequence[RequestSums]) -> Latency:
     tpot = [tpot_ns(request) for request in requests]
     gaps = [gap for request in requests for gap in chunk_gaps_ns(request)]
     whole = [end_to_end_ns(request) for request in requests]
+    lag = [schedule_lag_ns(request.trace) for request in requests]
+    response = [response_ns(request) for request in requests]
     return Latency(
         ttft_ms_p50=percentile_ms(ttft, 50),
         ttft_ms_p99=percentile_ms(ttft, 99),
@@ -93,6 +110,10 @@ def latency(requests: Sequence[RequestSums]) -> Latency:
         chunk_gap_ms_p99=percentile_ms(gaps, 99),
         end_to_end_ms_p50=percentile_ms(whole, 50),
         end_to_end_ms_p99=percentile_ms(whole, 99),
+        lag_ms_p50=percentile_ms(lag, 50),
+        lag_ms_p99=percentile_ms(lag, 99),
+        response_ms_p50=percentile_ms(response, 50),
+        response_ms_p99=percentile_ms(response, 99),
     )
 
 

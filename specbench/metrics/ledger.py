@@ -1,14 +1,26 @@
-"""The sums that other tools' formulas are written in, one entry per request."""
+"""What a row of the ledger is, and the sums that other tools' formulas are written in."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from specbench.config import SpecConfig
 from specbench.estimate import Evidence
 from specbench.metrics.acceptance import weakest
 from specbench.metrics.sums import RequestSums, deliveries_of
+
+Value = float | tuple[float | None, ...] | Mapping[str, float] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definition:
+    """One tool's figure for a run: ``why`` says how it differs from specbench's."""
+
+    tool: str
+    field: str
+    value: Value
+    why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

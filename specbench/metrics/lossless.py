@@ -6,22 +6,31 @@ verdict                   when
 exact                     every compared greedy output has the tokens of the baseline's
 tie_only                  outputs differ, first where the target's two best scores are closer
                           than 1e-5 (relative): rounding decides there (semantics.md 18)
-lossy                     some output differs first where the target had a clear favourite
-inconclusive              sampled, nothing to compare, or a difference that no one can judge
+lossy                     some output differs first where the target had a clear favourite;
+                          or sampled tokens are distributed otherwise (frequencies.py, p < 0.001);
+                          or the rule that accepts sampled drafts is lossy by its settings
+inconclusive              nothing to compare, a difference that no one can judge, or sampled
+                          outputs that were not shown to differ
 ========================  ===================================================================
+
+**Control.** With a second plain arm in the same blocks (``--noise-floor``) plain decoding is held
+against itself at the same batch. Where it parts, too, the largest gap at which it did stands for
+what rounding decides on this machine and dtype, and a divergence within it is a tie.
 """
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from specbench.metrics.frequencies import LEAST_PAIRS, compare_frequencies
 from specbench.metrics.sums import PromptKey, is_complete, prompt_key
 from specbench.request import Request
 from specbench.trace import RequestTrace
 
 TIE = 1e-5
+SAMPLED_P = 0.001
 Gap = Callable[[Request, Sequence[int]], float]
 
 
@@ -50,19 +59,40 @@ class Difference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lossless:
-    """A verdict, what it rests on, and every output that differs."""
+    """A verdict, what it rests on, and every output that differs.
+
+    ``control_compared`` and ``control_identical`` are of plain decoding against itself, None
+    without such an arm. ``p`` is that of the test of sampled tokens.
+    """
 
     verdict: Verdict
     compared: int
     identical: int
     differences: tuple[Difference, ...] = ()
     reason: str = ""
+    control_compared: int | None = None
+    control_identical: int | None = None
+    p: float | None = None
+
+    @property
+    def largest_gap(self) -> float | None:
+        """The clearest favourite that was passed over; None when nothing was looked at."""
+        return max((d.gap for d in self.differences if d.gap is not None), default=None)
+
+    @property
+    def positions(self) -> tuple[int, ...]:
+        """Where outputs part, in ascending order."""
+        return tuple(sorted(difference.position for difference in self.differences))
 
 
 def judge(
-    baseline: Iterable[RequestTrace], arm: Iterable[RequestTrace], *, gap: Gap | None = None
+    baseline: Iterable[RequestTrace],
+    arm: Iterable[RequestTrace],
+    *,
+    gap: Gap | None = None,
+    control: Lossless | None = None,
 ) -> Lossless:
-    """Compare the complete greedy outputs of two arms, paired by prompt, turn and repeat.
+    """Compare the complete outputs of two arms, paired by prompt, turn and repeat.
 
     A later turn is compared only if both arms were asked the same; after a tie in an earlier
     reply they were not. Where ids are missing on both sides, equal text counts as identical.
@@ -72,12 +102,31 @@ def judge(
         arm: traces of the arm.
         gap: the target's relative gap of its two best scores after a prompt and output prefix
             (``backends.base.GapProbe.top2_gap``); without it a difference cannot be judged.
+        control: plain decoding judged against itself at the same batch.
     """
+    verdict = _judge(baseline, arm, gap, (control.largest_gap if control else None) or 0.0)
+    if control is None:
+        return verdict
+    return replace(verdict, control_compared=control.compared, control_identical=control.identical)
+
+
+def lossy_by_rule(verdict: Lossless | None, reason: str) -> Lossless:
+    """``lossy`` for ``reason``, whatever outputs showed; ``verdict`` is what they did show."""
+    seen = verdict or Lossless(verdict=Verdict.LOSSY, compared=0, identical=0)
+    return replace(seen, verdict=Verdict.LOSSY, reason=reason)
+
+
+def _judge(
+    baseline: Iterable[RequestTrace],
+    arm: Iterable[RequestTrace],
+    gap: Gap | None,
+    rounding: float,
+) -> Lossless:
     pairs = _pairs(baseline, arm)
     if not pairs:
         return _inconclusive("no prompt was answered by both arms")
     if any(not trace.request.sampling.greedy for pair in pairs for trace in pair):
-        return _inconclusive("sampled outputs differ by design")
+        return _sampled(pairs)
     same_question = [(a, b) for a, b in pairs if _asked(a) == _asked(b)]
     parted = [(a, b) for a, b in same_question if not _equal(a, b)]
     identical = len(same_question) - len(parted)
@@ -90,7 +139,7 @@ def judge(
             reason=f"{len(unknown)} outputs differ as text and their token ids are not known",
         )
     differences = tuple(_difference(a, b, gap) for a, b in parted)
-    verdict, reason = _verdict(differences)
+    verdict, reason = _verdict(differences, max(TIE, rounding * (1 + TIE)))
     return Lossless(
         verdict=verdict,
         compared=len(same_question),
@@ -100,10 +149,35 @@ def judge(
     )
 
 
-def _verdict(differences: Sequence[Difference]) -> tuple[Verdict, str]:
+def _sampled(pairs: Sequence[tuple[RequestTrace, RequestTrace]]) -> Lossless:
+    """Tokens of outputs that were drawn: only their frequencies can be compared."""
+    known = [
+        (a.output_ids, b.output_ids)
+        for a, b in pairs
+        if a.output_ids and b.output_ids and _asked(a) == _asked(b)
+    ]
+    identical = sum(a == b for a, b in known)
+    test = compare_frequencies(known)
+    if test is None:
+        return _inconclusive(
+            f"{len(known)} sampled outputs with known tokens: their frequencies are compared from "
+            f"{LEAST_PAIRS} on"
+        )
+    lossy = test.p < SAMPLED_P
+    return Lossless(
+        verdict=Verdict.LOSSY if lossy else Verdict.INCONCLUSIVE,
+        compared=test.pairs,
+        identical=identical,
+        reason=f"token frequencies of sampled outputs {'differ' if lossy else 'do not differ'} "
+        f"(distance {test.distance:.2f}, p = {test.p:.4f})",
+        p=test.p,
+    )
+
+
+def _verdict(differences: Sequence[Difference], tie: float) -> tuple[Verdict, str]:
     if not differences:
         return Verdict.EXACT, ""
-    clear = [d for d in differences if d.gap is not None and d.gap >= TIE]
+    clear = [d for d in differences if d.gap is not None and d.gap >= tie]
     if clear:
         return Verdict.LOSSY, f"{len(clear)} outputs part where the target has a clear favourite"
     unseen = [d for d in differences if d.gap is None]

@@ -49,13 +49,15 @@ _ASYMPTOTIC = 1000
 class Interval:
     """A value with its 95 % interval; ``low`` and ``high`` are None when there are too few units.
 
-    ``n`` counts the units that were resampled.
+    ``n`` counts the units that were resampled; ``log_error`` is the standard error of the value's
+    logarithm, where the interval rests on it.
     """
 
     value: float
     low: float | None
     high: float | None
     n: int
+    log_error: float | None = None
 
 
 def percentile(values: Sequence[float] | FloatArray, q: float) -> float | None:
@@ -101,8 +103,9 @@ def log_linear(
     value = float(np.prod(totals**powers))
     if n < max(least, 2):
         return Interval(value=value, low=None, high=None, n=n)
-    spread = _quantile(columns, powers) * _standard_error(columns, powers)
-    return Interval(value=value, low=value * math.exp(-spread), high=value * math.exp(spread), n=n)
+    error = _standard_error(columns, powers)
+    factor = math.exp(_quantile(columns, powers) * error)
+    return Interval(value=value, low=value / factor, high=value * factor, n=n, log_error=error)
 
 
 def _standard_error(columns: FloatArray, powers: FloatArray) -> float:

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from specbench.config import SpecConfig
-from specbench.errors import OutputError
-from specbench.estimate import Caveat
+from specbench.errors import ConfigError, OutputError
+from specbench.estimate import Caveat, Estimate
 from specbench.metrics.acceptance import by_category
+from specbench.metrics.account import TokenAccount, token_account
 from specbench.metrics.arms import Arm, ArmKey, Cell, gather
 from specbench.metrics.best import Best, best_of
+from specbench.metrics.breakdowns import breakdowns
 from specbench.metrics.definitions import Definition, definitions
 from specbench.metrics.energy import GpuUse, gpu_use
 from specbench.metrics.figures import ALL, ArmResult, figures
+from specbench.metrics.goodput import Objectives, goodput
 from specbench.metrics.gpu_caveats import gpu_caveats
 from specbench.metrics.gpu_track import Samples
-from specbench.metrics.lossless import Gap, Lossless, judge
+from specbench.metrics.lossless import Gap, Lossless, judge, lossy_by_rule
+from specbench.metrics.reading import reading
+from specbench.metrics.speedup import decode_speedup
 from specbench.metrics.validity import caveats
 from specbench.trace import ArmRun
+from specbench.verification import LOSSY_THRESHOLDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +35,8 @@ class SummaryInput:
     the caller reached with the target's scores at hand; an arm without one is compared by its
     tokens alone. ``caveats`` by point id come from outside, those under ``""`` hang on every
     point. ``end_ids`` are the target's end tokens. ``request_rate`` is set for an open loop.
-    ``gpus`` are the samples taken during each block.
+    ``gpus`` are the samples taken during each block. ``objectives`` and ``reader_tok_s`` are what
+    latency is judged by, where someone asked.
     """
 
     runs: tuple[ArmRun, ...]
@@ -42,14 +49,17 @@ class SummaryInput:
     end_ids: tuple[int, ...] = ()
     request_rate: float | None = None
     gpus: Samples = field(default_factory=dict)
+    objectives: Objectives | None = None
+    reader_tok_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
     """Everything that the reports print. ``arms`` are ordered by cell, then as in ``points``.
 
-    ``ledger`` is what other tools would print for the headline's best point. ``gpu`` has what
-    arms and their categories took of the GPUs, where it is known.
+    ``ledger`` is what other tools would print for the headline's best point, ``account`` where its
+    tokens came from. ``noise`` has the A/A comparison of each cell with a second plain arm. ``gpu``
+    has what arms and their categories took of the GPUs, where it is known.
     """
 
     backend: str
@@ -61,6 +71,9 @@ class Summary:
     not_measured: tuple[str, ...]
     ledger: tuple[Definition, ...]
     gpu: Mapping[tuple[ArmKey, str], GpuUse] = field(default_factory=dict)
+    account: TokenAccount | None = None
+    noise: Mapping[Cell, Estimate] = field(default_factory=dict)
+    objectives: Objectives | None = None
 
     @property
     def headline(self) -> Best:
@@ -90,6 +103,8 @@ def summarise(given: SummaryInput) -> Summary:
             todo="Run the sweep, or go on with it by --resume.",
         )
     cells = _cells(given, arms)
+    if any(key not in given.lossless for key in arms):
+        given = replace(given, lossless={**judge_all(given), **given.lossless})
     results = {cell: _results(given, found) for cell, found in cells.items()}
     bests = tuple(best_of(cell, found, arms) for cell, found in results.items())
     return Summary(
@@ -102,6 +117,14 @@ def summarise(given: SummaryInput) -> Summary:
         not_measured=tuple(p for p in given.points if p not in {key.point_id for key in arms}),
         ledger=_ledger(bests[0], arms),
         gpu=_gpu_uses(given, arms),
+        account=token_account(arms[bests[0].arm.key].requests) if bests[0].arm else None,
+        noise={
+            cell: seen
+            for cell, found in results.items()
+            for result in found
+            if result.spec.is_baseline and (seen := result.total.speedup) is not None
+        },
+        objectives=given.objectives,
     )
 
 
@@ -116,6 +139,31 @@ def _gpu_uses(given: SummaryInput, arms: Mapping[ArmKey, Arm]) -> dict[tuple[Arm
     }
 
 
+def ledger_of(
+    given: SummaryInput, point: str = ""
+) -> tuple[ArmKey, tuple[Definition, ...], TokenAccount | None]:
+    """The ledger of one arm: of ``point`` in its first cell, else of the headline's best point.
+
+    Where no point can be named best, the first speculative one stands for it.
+
+    Raises:
+        ConfigError: the run has no such point, or it has no speculative one.
+    """
+    arms = gather(given.runs)
+    spec = [key for key in arms if not given.points[key.point_id].is_baseline]
+    found = [key for key in arms if key.point_id == point] if point else spec
+    if not found:
+        raise ConfigError(
+            f"The run has no blocks of {point or 'a speculative point'}.",
+            expected=f"One of {', '.join(dict.fromkeys(key.point_id for key in spec)) or 'none'}.",
+        )
+    key = found[0]
+    if not point and (best := summarise(given).headline.arm) is not None:
+        key = best.key
+    arm = arms[key]
+    return key, definitions(arm.runs, given.points[key.point_id]), token_account(arm.requests)
+
+
 def _ledger(best: Best, arms: Mapping[ArmKey, Arm]) -> tuple[Definition, ...]:
     if best.arm is None:
         return ()
@@ -123,13 +171,25 @@ def _ledger(best: Best, arms: Mapping[ArmKey, Arm]) -> tuple[Definition, ...]:
 
 
 def judge_all(given: SummaryInput, gap: Gap | None = None) -> dict[ArmKey, Lossless]:
-    """The verdict of every speculative arm that has a baseline; ``gap`` settles near-ties."""
+    """The verdict of every speculative arm that has a baseline; ``gap`` settles near-ties.
+
+    A sampled arm that was verified by a lossy rule needs no baseline to be called lossy.
+    """
     verdicts: dict[ArmKey, Lossless] = {}
+    loss = next((c.text for c in given.caveats.get("", ()) if c.code == LOSSY_THRESHOLDS), "")
     for found in _cells(given, gather(given.runs)).values():
-        baseline = _baseline(given, found)
+        baseline, again = _baseline(given, found), _again(given, found)
+        control = None
+        if baseline is not None and again is not None:
+            control = verdicts[again.key] = judge(baseline.measured, again.measured, gap=gap)
         for arm in found:
-            if baseline is not None and arm is not baseline:
-                verdicts[arm.key] = judge(baseline.measured, arm.measured, gap=gap)
+            if baseline is not None and arm not in (baseline, again):
+                verdicts[arm.key] = judge(baseline.measured, arm.measured, gap=gap, control=control)
+            sampled = (
+                arm.key.cell.temperature > 0 and not given.points[arm.key.point_id].is_baseline
+            )
+            if loss and sampled:
+                verdicts[arm.key] = lossy_by_rule(verdicts.get(arm.key), loss)
     return verdicts
 
 
@@ -164,21 +224,36 @@ def _baseline(given: SummaryInput, found: list[Arm]) -> Arm | None:
     return next((arm for arm in found if given.points[arm.key.point_id].is_baseline), None)
 
 
+def _again(given: SummaryInput, found: list[Arm]) -> Arm | None:
+    """The second plain arm, which shows the noise floor."""
+    plain = [arm for arm in found if given.points[arm.key.point_id].is_baseline]
+    return plain[1] if len(plain) > 1 else None
+
+
 def _results(given: SummaryInput, found: list[Arm]) -> tuple[ArmResult, ...]:
     """The results of one cell."""
-    baseline = _baseline(given, found)
-    return tuple(_result(given, arm, None if arm is baseline else baseline) for arm in found)
+    baseline, again = _baseline(given, found), _again(given, found)
+    noise = decode_speedup(baseline.requests, again.requests) if baseline and again else None
+    return tuple(_result(given, arm, None if arm is baseline else baseline, noise) for arm in found)
 
 
-def _result(given: SummaryInput, arm: Arm, baseline: Arm | None) -> ArmResult:
+def _result(
+    given: SummaryInput, arm: Arm, baseline: Arm | None, noise: Estimate | None
+) -> ArmResult:
     spec = given.points[arm.key.point_id]
     open_loop = given.request_rate is not None
     total = figures(arm, spec, baseline, open_loop=open_loop)
     lossless = given.lossless.get(arm.key)
-    if lossless is None and baseline is not None:
-        lossless = judge(baseline.measured, arm.measured)
     gpus = gpu_caveats(arm, given.gpus)
-    own = caveats(arm, spec, total, baseline=baseline, lossless=lossless, end_ids=given.end_ids)
+    own = caveats(
+        arm,
+        spec,
+        total,
+        baseline=baseline,
+        lossless=lossless,
+        end_ids=given.end_ids,
+        noise=noise,
+    )
     outside = (*given.caveats.get("", ()), *given.caveats.get(arm.key.point_id, ()))
     return ArmResult(
         key=arm.key,
@@ -191,4 +266,7 @@ def _result(given: SummaryInput, arm: Arm, baseline: Arm | None) -> ArmResult:
         ),
         lossless=lossless,
         caveats=(*own, *gpus, *outside),
+        reading=reading(arm.requests, given.reader_tok_s),
+        goodput=goodput(arm, given.objectives, open_loop=open_loop) if given.objectives else None,
+        breakdowns=() if spec.is_baseline else breakdowns(arm.requests),
     )

@@ -21,10 +21,13 @@ incomparable_baseline  invalid  speedup above the accept length (semantics.md 12
 decomposition_disagrees warning tokens per step and step times predict another speedup
 merged_deliveries      note     one delivery is not one step: chunk gap is not step time
 identity_broken        invalid  I1 to I4 of identities.py
-lossy                  invalid  greedy output differs from plain decoding's, not by a tie
+lossy                  invalid  greedy output differs from plain decoding's, not by a tie; sampled
+                                tokens are distributed otherwise; or a verify threshold is below 1
 ====================== ======== ================================================================
 
-Codes that come from outside (capture ids given by hand, clocks not locked) are passed through.
+Prompts and acceptance have rules of their own in prompt_caveats.py, the measured window in
+window_caveats.py, GPUs in gpu_caveats.py. Codes that come from outside (capture ids given by hand,
+a client whose event loop was late) are passed through.
 An arm with an ``invalid`` caveat is never named best.
 """
 
@@ -33,15 +36,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from specbench.config import SpecConfig
-from specbench.estimate import Caveat, Evidence, Severity
+from specbench.estimate import Caveat, Estimate, Evidence, Severity
 from specbench.metrics.arms import Arm
 from specbench.metrics.figures import Figures
 from specbench.metrics.identities import COALESCED, merged_deliveries, residuals
 from specbench.metrics.latency import NS_PER_MS, schedule_lag_ns, tpot_is_exact
 from specbench.metrics.looping import LOOPING_OUTPUTS, looping_distinct_share, looping_share
 from specbench.metrics.lossless import Lossless, Verdict
+from specbench.metrics.power import minimum_detectable_effect
+from specbench.metrics.prompt_caveats import prompt_caveats
 from specbench.metrics.speedup import paired
 from specbench.metrics.stats import LEAST_REQUESTS, percentile
+from specbench.metrics.window_caveats import window_caveats
 from specbench.trace import Finish, RequestTrace
 
 LEAST_STEPS = 200
@@ -60,6 +66,7 @@ def caveats(
     baseline: Arm | None,
     lossless: Lossless | None,
     end_ids: Sequence[int] = (),
+    noise: Estimate | None = None,
 ) -> tuple[Caveat, ...]:
     """Everything that can be held against ``arm``.
 
@@ -70,6 +77,7 @@ def caveats(
         baseline: plain decoding in the same cell, None when there is none.
         lossless: the comparison with it, None when there was none.
         end_ids: end tokens of the model, for looping.
+        noise: plain decoding against itself in the same cell, None when it ran once.
     """
     found: list[Caveat] = [
         *counts(seen),
@@ -79,6 +87,8 @@ def caveats(
         *_load(arm, seen),
         *_cold_start(arm),
         *_identities(arm),
+        *prompt_caveats(arm, spec),
+        *window_caveats(arm, spec, seen.speedup, noise),
     ]
     if not spec.is_baseline:
         found.extend(_against_baseline(arm, seen, baseline))
@@ -172,7 +182,8 @@ def _load(arm: Arm, seen: Figures) -> Iterable[Caveat]:
     if ratio is not None and abs(ratio - 1) > COALESCED:
         yield _note(
             "merged_deliveries",
-            f"a delivery holds {ratio:.2f} steps on average: chunk gap is not step time",
+            f"a delivery holds {ratio:.2f} steps on average (chunk gap / TPOT against tokens per "
+            "step): chunk gap is not step time, or the server counts its steps otherwise",
         )
 
 
@@ -224,7 +235,9 @@ def _against_baseline(arm: Arm, seen: Figures, baseline: Arm | None) -> Iterable
     if speedup is None:
         return
     if speedup.low is not None and not speedup.excludes(1.0):
-        yield _note("no_difference", "the interval of the speedup holds 1: no difference shown")
+        effect = minimum_detectable_effect(speedup)
+        least = "" if effect is None else f"; a change of {effect:.1%} would most likely show"
+        yield _note("no_difference", f"the interval of the speedup holds 1{least}")
     if length is not None and speedup.value > length.value:
         yield _invalid(
             "incomparable_baseline",
@@ -254,12 +267,18 @@ def _disagreement(seen: Figures) -> Iterable[Caveat]:
 
 
 def _lossy(lossless: Lossless | None) -> Iterable[Caveat]:
-    if lossless is not None and lossless.verdict is Verdict.LOSSY:
-        yield _invalid(
-            "lossy",
-            f"{lossless.compared - lossless.identical} of {lossless.compared} greedy outputs "
-            "differ from plain decoding's",
+    if lossless is None or lossless.verdict is not Verdict.LOSSY:
+        return
+    text = (
+        f"{lossless.compared - lossless.identical} of {lossless.compared} greedy outputs differ "
+        "from plain decoding's"
+    )
+    if lossless.largest_gap is not None:
+        text += (
+            f", first at token {lossless.positions[0]}; the target's favourite that was passed "
+            f"over led by up to {lossless.largest_gap:.2g}"
         )
+    yield _invalid("lossy", text if lossless.differences else lossless.reason)
 
 
 def _note(code: str, text: str) -> Caveat:

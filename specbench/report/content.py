@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from specbench.grid import Dropped
-from specbench.metrics.arms import Cell
 from specbench.metrics.best import Best, fastest_for
 from specbench.metrics.figures import ALL, ArmResult, Figures
 from specbench.metrics.rows import validity
 from specbench.metrics.summary import Summary
 from specbench.report import wording
+from specbench.report.breakdowns import breakdowns
 from specbench.report.document import Block, Heading, Picture, Table, Text
-from specbench.report.notes import caveats, ledger, not_run, reproduction
+from specbench.report.energy import energy
+from specbench.report.latency import latency
+from specbench.report.ledger import ledger
+from specbench.report.notes import caveats, not_run, reproduction
+from specbench.report.trust import trust
 from specbench.trace import Provenance
 
 CAPTIONS = {
@@ -44,11 +48,14 @@ def content(
         *_points(summary),
         *_best_per_batch(summary),
         *_categories(summary),
-        *_latency(summary),
+        *latency(summary),
+        *energy(summary),
+        *trust(summary),
+        *breakdowns(summary),
         *_pictures(pictures),
         *caveats(summary),
         *not_run(summary, dropped),
-        *ledger(summary.ledger),
+        *ledger(summary),
         *reproduction(provenance),
     ]
 
@@ -76,10 +83,6 @@ def _head(summary: Summary) -> Iterable[Block]:
     )
 
 
-def _cell_name(cell: Cell) -> str:
-    return f"{cell.workload}, temperature {cell.temperature:g}, batch size {cell.batch_size}"
-
-
 def _points(summary: Summary) -> Iterable[Block]:
     yield Heading(text="Points")
     yield Text(
@@ -88,7 +91,7 @@ def _points(summary: Summary) -> Iterable[Block]:
         + wording.INTERVALS
     )
     for best in summary.bests:
-        yield Heading(text=_cell_name(best.cell), level=3)
+        yield Heading(text=wording.cell(best.cell), level=3)
         yield Table(
             columns=(
                 "point",
@@ -198,29 +201,6 @@ def _category_row(summary: Summary, seen: Figures) -> tuple[str, ...]:
         f"{wording.triple(fastest[0].spec)} {fastest[1].value:.2f}x"
         if fastest
         else wording.MISSING,
-    )
-
-
-def _latency(summary: Summary) -> Iterable[Block]:
-    """Baseline and best point of each cell."""
-    rows = []
-    for best in summary.bests:
-        for arm in (summary.baseline_of(best.cell), best.arm):
-            if arm is not None:
-                seen = arm.total.latency
-                pairs = (
-                    (seen.ttft_ms_p50, seen.ttft_ms_p99),
-                    (seen.tpot_ms_p50, seen.tpot_ms_p99),
-                    (seen.chunk_gap_ms_p50, seen.chunk_gap_ms_p99),
-                    (seen.end_to_end_ms_p50, seen.end_to_end_ms_p99),
-                )
-                texts = (f"{wording.number(a)} / {wording.number(b)}" for a, b in pairs)
-                rows.append((_cell_name(best.cell), wording.triple(arm.spec), *texts))
-    yield Heading(text="Latency, ms p50 / p99")
-    yield Table(
-        columns=("cell", "point", "TTFT", "TPOT", "chunk gap", "end to end"),
-        rows=tuple(rows),
-        words=("cell", "point"),
     )
 
 

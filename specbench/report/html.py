@@ -5,36 +5,31 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping, Sequence
 from html import escape
+from typing import Any
 
 from specbench.report.document import Block, Code, Folded, Heading, Items, Picture, Table, Text
-
-STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem;
-  color: #1b1f24; background: #fff; }
-h1 { font-size: 1.5rem } h2 { font-size: 1.2rem; margin-top: 2rem } h3 { font-size: 1rem }
-.scroll { overflow-x: auto }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: 0.9rem }
-th, td { padding: 0.3rem 0.7rem; border-bottom: 1px solid #d5d9de; text-align: right;
-  vertical-align: top }
-th { border-bottom: 2px solid #8b949e } .left { text-align: left }
-pre { background: #f3f4f6; padding: 0.8rem; overflow-x: auto } img { max-width: 100% }
-.strong { font-weight: 600; font-size: 1.1rem }
-"""
+from specbench.report.page import explorer, head
 
 
-def html(blocks: Sequence[Block], pictures: Mapping[str, bytes]) -> str:
+def html(
+    blocks: Sequence[Block], pictures: Mapping[str, bytes], data: Mapping[str, Any] | None = None
+) -> str:
     """The blocks as one page.
 
     Args:
         blocks: of the report; the first heading is the page's title.
         pictures: PNG bytes by file name; a picture without bytes is left out.
+        data: what the interactive part draws from (``page.page_data``); it stands before the
+            second heading. None leaves it out.
     """
     title = next((block.text for block in blocks if isinstance(block, Heading)), "report")
-    body = "\n".join(_block(block, pictures) for block in blocks)
+    shown = [_block(block, pictures) for block in blocks]
+    if data is not None:
+        headings = [i for i, block in enumerate(blocks) if isinstance(block, Heading)]
+        shown.insert(headings[1] if len(headings) > 1 else len(shown), explorer(data))
+    body = "\n".join(shown)
     return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}</title>\n<style>{STYLE}</style>\n</head>\n"
+        f'<!doctype html>\n<html lang="en">\n<head>\n{head(title)}\n</head>\n'
         f"<body>\n{body}\n</body>\n</html>\n"
     )
 

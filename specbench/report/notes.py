@@ -1,15 +1,15 @@
-"""The report's closing sections: caveats, what did not run, other definitions, reproduction."""
+"""The report's closing sections: caveats, what did not run, reproduction."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from specbench.grid import Dropped
-from specbench.metrics.definitions import Definition, Value
 from specbench.metrics.summary import Summary
 from specbench.report import wording
-from specbench.report.document import Block, Code, Folded, Heading, Items, Table, Text
+from specbench.report.advice import advice
+from specbench.report.document import Block, Code, Heading, Items, Table, Text
 from specbench.trace import Provenance
 
 
@@ -31,8 +31,13 @@ def caveats(summary: Summary) -> Iterable[Block]:
         unique = list(dict.fromkeys(points))
         where = "every point" if len(unique) == len(summary.arms) else _some(unique)
         for_example = f"; on {unique[0]}: " if len(unique) > 1 and where != "every point" else ": "
-        items.append((code, f"{severity}, {where}{for_example}{text}."))
+        items.append((code, f"{severity}, {where}{for_example}{text}.{_advised(code)}"))
     yield Items(items=tuple(items))
+
+
+def _advised(code: str) -> str:
+    todo = advice(code)
+    return f" To do: {todo}." if todo else ""
 
 
 def _some(names: Sequence[str], most: int = 6) -> str:
@@ -50,30 +55,6 @@ def not_run(summary: Summary, dropped: Sequence[Dropped]) -> Iterable[Block]:
     ]
     items += [(point, "not measured: the run ended before it") for point in summary.not_measured]
     yield Items(items=tuple(items))
-
-
-def ledger(rows: Sequence[Definition]) -> Iterable[Block]:
-    """What other tools would print for the best point."""
-    if not rows:
-        return
-    yield Heading(text="The same run in other tools' words")
-    yield Folded(
-        title="What each tool would print for the best point, and why it differs",
-        inside=Table(
-            columns=("tool", "figure", "value", "why"),
-            rows=tuple((row.tool, row.field, _ledger_value(row.value), row.why) for row in rows),
-            words=("tool", "figure", "value", "why"),
-        ),
-    )
-
-
-def _ledger_value(value: Value) -> str:
-    if isinstance(value, Mapping):
-        values = sorted(value.values())
-        return f"{values[0]:.2f} to {values[-1]:.2f} by request" if values else wording.MISSING
-    if isinstance(value, tuple):
-        return " ".join(wording.number(share) for share in value)
-    return wording.number(value, 3)
 
 
 def reproduction(provenance: Provenance) -> Iterable[Block]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from specbench.config import SpecConfig
 from specbench.estimate import Estimate, Evidence, Severity
+from specbench.metrics.arms import Cell
 from specbench.metrics.best import Best, Outcome
 from specbench.metrics.figures import ArmResult
 from specbench.metrics.stats import LEAST_REQUESTS
@@ -63,10 +64,17 @@ def triple(spec: SpecConfig) -> str:
     return f"{spec.num_steps}/{spec.topk}/{spec.num_draft_tokens}"
 
 
+def cell(where: Cell) -> str:
+    """Workload, temperature and batch size."""
+    return f"{where.workload}, temperature {where.temperature:g}, batch size {where.batch_size}"
+
+
 def place(arm: ArmResult, summary: Summary) -> str:
     """Where a caveat applies: the point, and of its cell what is not the same everywhere."""
     cell, cells = arm.key.cell, [best.cell for best in summary.bests]
     text = triple(arm.spec)
+    if arm.key.point_id.endswith("-again"):
+        text += " (again)"
     if len({other.batch_size for other in cells}) > 1:
         text += f" at batch size {cell.batch_size}"
     if len({other.temperature for other in cells}) > 1:

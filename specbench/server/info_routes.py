@@ -72,6 +72,7 @@ async def server_info(http: web.Request) -> web.Response:
                 "max_len": facts.max_len,
                 "device": dict(facts.device),
                 "inputs": dict(facts.inputs),
+                "caveats": [asdict(caveat) for caveat in facts.caveats],
                 "defaults": {
                     "temperature": SamplingParams().temperature,
                     "completions_max_tokens": COMPLETION_MAX_TOKENS,

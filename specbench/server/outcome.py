@@ -73,11 +73,13 @@ class Outcome:
         """OpenAI's usage; a count that the backend does not give is null."""
         prompt = self.finished.usage.prompt_tokens
         done = self.completion_tokens
-        return {
+        found = {
             "prompt_tokens": prompt,
             "completion_tokens": done,
             "total_tokens": None if prompt is None else prompt + done,
         }
+        cached = self.finished.usage.cached_tokens
+        return found if cached is None else found | {"prompt_tokens_details": _cached(cached)}
 
     def extension(self) -> dict[str, Any]:
         """The ``specbench`` field that ``return_steps`` asks for: steps, ids and counts."""
@@ -101,6 +103,8 @@ class Outcome:
             "prompt_tokens": self.finished.usage.prompt_tokens,
             "completion_tokens": self.completion_tokens,
         }
+        cached = self.finished.usage.cached_tokens
+        meta |= {} if cached is None else _cached(cached)
         verified = len(self.steps)
         if spec.is_baseline or not verified:
             return meta
@@ -124,3 +128,8 @@ async def collect(events: AsyncIterable[Event]) -> Outcome:
     async for item in events:
         outcome.add(item)
     return outcome
+
+
+def _cached(tokens: int) -> dict[str, int]:
+    """Both APIs name it alike; neither names it where no prefix cache is looked at."""
+    return {"cached_tokens": tokens}

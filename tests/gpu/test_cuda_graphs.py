@@ -18,21 +18,26 @@ pytestmark = [
 ]
 
 
-def outputs(mode: GraphMode, spec: SpecConfig, batch_size: int) -> list[object]:
+def outputs(
+    mode: GraphMode, spec: SpecConfig, batch_size: int
+) -> list[tuple[tuple[int, ...], list[int]]]:
     pair = shared_pair()
-    config = EngineConfig(device="cuda", dtype="float32", max_len=512)
+    config = EngineConfig(device="cuda", dtype="float32", max_len=512, max_batch_size=6)
     engine = Engine(ModelPair.load(pair.target, pair.draft, config), config, mode)
     engine.configure(spec, batch_size)
-    asked = [new_request(f"r{i}", p, 60 + 20 * i) for i, p in enumerate(prompts(4))]
+    asked = [new_request(f"r{i}", p, 60 + 60 * i) for i, p in enumerate(prompts(6))]
     return [(o.ids, [s.accepted for s in o.steps]) for o in drive(engine, asked)]
 
 
-@pytest.mark.parametrize("batch_size", [1, 2, 3])
+@pytest.mark.parametrize("batch_size", [1, 2, 3, 4, 6])
 @pytest.mark.parametrize(
     "spec", [SpecConfig.baseline(), SpecConfig.chain(3), TREES[3]], ids=lambda s: s.point_id
 )
 def test_captured_steps_trace_as_eager_ones(spec: SpecConfig, batch_size: int) -> None:
+    """On bucket edges (1, 2, 4) and between them; requests leave one by one, through all below."""
     eager = outputs(GraphMode.EAGER, spec, batch_size)
+    if spec.is_baseline:
+        assert max(len(steps) for _, steps in eager) > 200
     assert outputs(GraphMode.CAPTURED, spec, batch_size) == eager
 
 

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specbench.config import Arrival, EngineConfig, LoadConfig, SpecConfig, load_strict, resolve
+from specbench.config import Arrival, EngineConfig, LoadConfig, SpecConfig, load_strict
 from specbench.errors import ConfigError
+from specbench.resolve import resolve
 
 
 def test_a_conflicting_chain_names_both_values_and_what_sglang_would_do() -> None:

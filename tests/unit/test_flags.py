@@ -11,6 +11,8 @@ from specbench.cli import build_parser
 from specbench.config import Arrival
 from specbench.errors import ConfigError
 from specbench.grid import expand
+from specbench.serve_config import load_serve_config
+from specbench.verification import Verification, VerifyRules
 
 
 def _args(*words: str, command: str = "sweep") -> argparse.Namespace:
@@ -165,3 +167,32 @@ def test_flags_that_would_say_nothing_are_refused(words: tuple[str, ...], says: 
 
 def test_a_lone_target_decodes_plainly() -> None:
     assert flags.sweep_spec(_args("--target", "t", "--num-steps", "0")).draft is None
+
+
+def test_verification_is_set_by_flags_and_refused_where_it_does_nothing() -> None:
+    spec = flags.sweep_spec(_args("--topk", "1", "--verification", "block"))
+    assert spec.engine.verification is Verification.BLOCK
+    assert {point.spec.topk for point in spec.grid().points} == {1}
+    low = flags.sweep_spec(_args("--threshold-single", "0.5", "--threshold-acc", "0.9"))
+    assert low.engine.rules == VerifyRules(threshold_single=0.5, threshold_acc=0.9)
+    grid = flags.sweep_spec(_args("--topk", "1,4", "--verification", "rejection")).grid()
+    assert {point.spec.topk for point in grid.points} == {1}
+    gone = [one for one in grid.dropped if "verification=rejection checks chains" in one.reason]
+    assert gone
+    assert {one.topk for one in gone} == {4}
+    alone = flags.sweep_spec(
+        _args("--num-steps", "2", "--topk", "4", "--verification", "rejection", "--batch-size", "1")
+    )
+    with pytest.raises(ConfigError, match="No point of the grid is legal"):
+        alone.grid()
+    with pytest.raises(ConfigError, match="--threshold-acc with --server"):
+        flags.sweep_spec(_args("--server", "http://127.0.0.1:1", "--threshold-acc", "0.9"))
+
+
+def test_verification_flags_reach_the_service() -> None:
+    words = ("--verification", "one_hot", "--num-steps", "2")
+    config = load_serve_config(None, flags.serve_settings(_args(*words, command="serve")))
+    assert config.engine.rules == VerifyRules(method=Verification.ONE_HOT)
+    tree = (*words, "--topk", "4", "--num-draft-tokens", "8")
+    with pytest.raises(ConfigError, match="verification=one_hot checks chains"):
+        load_serve_config(None, flags.serve_settings(_args(*tree, command="serve")))

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from specbench.config import Override, SpecConfig
+from specbench.config import SpecConfig
 from specbench.errors import OutputError
+from specbench.resolve import Override
 from specbench.run_json import (
     RUN_JSON,
     differences,

@@ -29,7 +29,9 @@ class Span:
     [B·Hkv, D, L] and ``values`` [B·Hkv, L, D] are views of the cache by layer; ``mask``
     [B, 1, T, L] is added to the scores, None when every row sees all L columns. New keys and
     values go either to ``key_slots`` / ``value_slots`` (views by layer [T, Hkv, D], one lane) or
-    to the rows ``slots`` [R, Hkv] of ``flat_keys`` / ``flat_values``.
+    to the rows ``slots`` [R, Hkv] of ``flat_keys`` / ``flat_values``. ``positions`` [B, T] are
+    those of the rows, the first of a lane standing at its committed length; given to targets that
+    are ``windowed``.
     """
 
     turn_q: Tensor
@@ -40,6 +42,7 @@ class Span:
     key_slots: tuple[Tensor, ...] = ()
     value_slots: tuple[Tensor, ...] = ()
     slots: Tensor | None = None
+    positions: Tensor | None = None
     flat_keys: tuple[Tensor, ...] = ()
     flat_values: tuple[Tensor, ...] = ()
 
@@ -58,6 +61,11 @@ class Target(Protocol):
     @property
     def capture(self) -> tuple[int, ...]:
         """Physical indices whose residual stream is handed to the draft, ascending."""
+        ...
+
+    @property
+    def windowed(self) -> bool:
+        """Whether some layer has a sliding window, and so needs positions."""
         ...
 
     def new_features(self, rows: int) -> Features | None:

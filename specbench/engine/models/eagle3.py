@@ -17,6 +17,7 @@ from specbench.engine.models.layers import (
     ALWAYS,
     Norm,
     Projection,
+    Rope,
     Scratch,
     ScratchCache,
     can_pack,
@@ -97,6 +98,9 @@ class Eagle3Draft:
             chunks = vectors.chunk(self.spec.n_features, dim=-1)
             normed = [norm(chunk) for norm, chunk in zip(self._fc_norms, chunks, strict=True)]
             vectors = torch.cat(normed, dim=-1)
+        return self._reduce(vectors)
+
+    def _reduce(self, vectors: Tensor) -> Tensor:
         return self.fc(vectors)
 
     def remember(self, tokens: Tensor, hidden: Tensor, span: Span, batch: int) -> Tensor:
@@ -122,6 +126,32 @@ class Eagle3Draft:
         feed_forward(self.block, out, scratch)
         normed = self._norm(out)
         return (normed if self.spec.norm_output else out), self.head(normed)
+
+    def chain(
+        self,
+        tokens: Tensor,
+        state: Tensor,
+        starts: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        rope: Rope,
+        steps: int,
+    ) -> bool:
+        """Draft a whole chain in one call, where the kernels can; here they cannot.
+
+        Args:
+            tokens: [B, N], filled up to token 1; tokens 2 .. ``steps`` are written.
+            state: recurrent state [B, H] behind token 1.
+            starts: committed length of each lane [B].
+            keys: the draft's cache [1, lanes, Hkv, capacity, D]; lane b is row b of the batch.
+            values: likewise.
+            rope: rotations of all positions.
+            steps: K.
+
+        Returns:
+            False when nothing was done and the steps have to be run one by one.
+        """
+        return False
 
     def scratch(self, batch: int, rows: int) -> Scratch:
         """Working memory for a shape; see ``ScratchCache``."""

@@ -19,6 +19,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812  (the name that every reader of torch code expects)
 from torch import Tensor
 
+from specbench.engine.models.rope import factors, frequencies
 from specbench.modelspec import LayerShape, RopeSpec
 
 WIDE = (torch.float32, torch.float64)
@@ -145,22 +146,23 @@ def pair_rows(weight: Tensor, head_dim: int) -> Tensor:
 class Rope:
     """Rotations as complex numbers, shaped to broadcast over heads.
 
-    ``keys`` [length, 1, D/2] and ``queries`` [length, 1, 1, D/2], the latter with 1/sqrt(D) in.
+    ``keys`` [length, 1, d/2] and ``queries`` [length, 1, 1, d/2] of the d values of a head that are
+    rotated, the latter with the factor of scores in: 1/sqrt(D), D the whole head.
     """
 
     def __init__(
         self, rope: RopeSpec, head_dim: int, length: int, dtype: torch.dtype, device: torch.device
     ) -> None:
-        even = torch.arange(0, head_dim, 2, dtype=torch.float64, device=device)
         angles = torch.outer(
             torch.arange(length, dtype=torch.float64, device=device),
-            rope.theta ** -(even / head_dim),
+            frequencies(rope, head_dim).to(device),
         )
-        exact = torch.complex(angles.cos(), angles.sin())
+        turned, scored = factors(rope)
+        exact = turned * torch.complex(angles.cos(), angles.sin())
         kind = torch.complex128 if dtype == torch.float64 else torch.complex64
         self.length = length
         self.keys = exact.to(kind)[:, None]
-        self.queries = (exact * head_dim**-0.5).to(kind)[:, None, None]
+        self.queries = (exact * (scored * head_dim**-0.5)).to(kind)[:, None, None]
 
 
 @dataclass(slots=True, kw_only=True)

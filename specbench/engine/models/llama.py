@@ -9,6 +9,7 @@ from torch import Tensor
 
 from specbench.engine.models.attention import attend, store
 from specbench.engine.models.base import Features, Span
+from specbench.engine.models.features import checked_features
 from specbench.engine.models.layers import (
     ALWAYS,
     Block,
@@ -69,6 +70,8 @@ def build_block(
 class LlamaTarget:
     """Weights on one device in one dtype, and the forward pass over any rows of any lanes."""
 
+    windowed = False
+
     def __init__(
         self, spec: TargetSpec, tensors: Mapping[str, Tensor], capture: tuple[int, ...]
     ) -> None:
@@ -124,7 +127,11 @@ class LlamaTarget:
 
         Returns:
             The residual stream after the last layer, before the final norm [R, H].
+
+        Raises:
+            EngineError: layers are captured, and the room for them is missing or of another size.
         """
+        checked_features(features, self.capture, tokens.shape[0], self.spec.shape.hidden)
         scratch = self.scratch(batch, tokens.shape[0] // batch)
         wanted = {} if features is None else features.parts
         x = self.embedding.index_select(0, tokens)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 import torch
 from safetensors import safe_open
 from torch import Tensor
@@ -9,28 +11,42 @@ from torch import Tensor
 from specbench.checkpoint import Folder
 from specbench.errors import CheckpointError
 
+# Small differences between these decide which expert runs: never rounded to half precision.
+EXACT = (".mlp.gate.weight", ".e_score_correction_bias")
+
 
 def load_tensors(folder: Folder, dtype: torch.dtype, device: torch.device) -> dict[str, Tensor]:
-    """All tensors by name; floats become ``dtype``, maps such as d2t keep theirs.
+    """The tensors of ``folder.tensors`` by name, read file by file, nothing else.
+
+    Floats become ``dtype`` (``EXACT`` ones at least float32), maps such as d2t keep theirs.
 
     Raises:
         CheckpointError: a weight is not finite, or the library cannot read a file.
     """
+    by_file: dict[object, list[str]] = defaultdict(list)
+    for name, entry in folder.tensors.items():
+        by_file[entry.path].append(name)
     tensors: dict[str, Tensor] = {}
     for path in folder.files:
         try:
             with safe_open(path, framework="pt") as file:
-                for name in file.keys():  # noqa: SIM118  (not a dict)
-                    tensors[name] = file.get_tensor(name)
+                for name in by_file[path]:
+                    value = file.get_tensor(folder.tensors[name].name)
+                    tensors[name] = _checked(name, value, folder, dtype, device)
         except OSError as error:
             raise CheckpointError(f"{path} cannot be read: {error}.") from error
-    for name, value in tensors.items():
-        if value.is_floating_point():
-            if not bool(torch.isfinite(value).all()):
-                raise CheckpointError(
-                    f"{name} in {folder.path} holds values that are not finite.",
-                    todo="Export the checkpoint again.",
-                )
-            value = value.to(dtype)
-        tensors[name] = value.to(device)
     return tensors
+
+
+def _checked(
+    name: str, value: Tensor, folder: Folder, dtype: torch.dtype, device: torch.device
+) -> Tensor:
+    if value.is_floating_point():
+        if not bool(torch.isfinite(value).all()):
+            raise CheckpointError(
+                f"{name} in {folder.path} holds values that are not finite.",
+                todo="Export the checkpoint again.",
+            )
+        exact = name.endswith(EXACT) and dtype.itemsize < 4
+        value = value.to(torch.float32 if exact else dtype)
+    return value.to(device)

@@ -10,6 +10,7 @@ from specbench.backends.http import HttpSession
 from specbench.config import SpecConfig
 from specbench.errors import BackendError, ConfigError
 from specbench.trace import Evidence
+from specbench.verification import LOSSY_THRESHOLDS
 from tests.scripted_http import Reply, as_json, scripted
 
 SGLANG = {
@@ -107,3 +108,13 @@ def test_what_a_server_runs_is_checked() -> None:
 def test_what_a_server_does_not_say_is_taken_on_trust_and_said() -> None:
     (note,) = ServerClaims().check(SpecConfig.chain(5), 8)
     assert "k5 is taken on trust" in note
+
+
+def test_thresholds_of_sglang_below_one_are_a_caveat() -> None:
+    low = {**SGLANG, "speculative_accept_threshold_acc": 0.8}
+    (caveat,) = ask({"/server_info": as_json(low)}).caveats
+    assert caveat.code == LOSSY_THRESHOLDS
+    assert "threshold_acc=0.8" in caveat.text
+    odd = {"speculative_accept_threshold_acc": 0, "speculative_accept_threshold_single": "x"}
+    for fine in ({"speculative_accept_threshold_acc": 1}, odd):
+        assert ask({"/server_info": as_json({**SGLANG, **fine})}).caveats == ()

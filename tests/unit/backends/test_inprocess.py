@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import torch
 from specbench.backends.base import Backend, Event, Finished, GapProbe
 from specbench.backends.inprocess import InProcessBackend
 from specbench.config import EngineConfig, SpecConfig
+from specbench.engine.memory import Memory
 from specbench.errors import ConfigError, EngineError, RequestError, UsageError
 from specbench.request import Message, Request, SamplingParams
 from specbench.trace import Chunk, Evidence, Finish, StepTrace
@@ -90,6 +92,27 @@ def test_closing_a_stream_frees_its_lane() -> None:
     run(use)
 
 
+def test_closing_a_stream_in_its_prompt_frees_its_lane_before_the_next_step() -> None:
+    async def use(backend: InProcessBackend) -> None:
+        engine = backend.engine
+        engine.config = replace(engine.config, prefill_chunk=4)
+        await backend.configure(SpecConfig.chain(2), 2)
+        other = asyncio.create_task(collect(backend, new_request("other", [1, 2], 30)))
+        gone = asyncio.create_task(collect(backend, new_request("gone", [3] * 300, 9)))
+        for _ in range(20):  # in the middle of its prompt: it takes 75 chunks
+            await asyncio.sleep(0)
+        assert engine.scheduler.filling is not None
+        gone.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await gone
+        assert len(engine.scheduler.holders) <= 1
+        engine.audit()
+        assert isinstance((await other)[-1], Finished)
+        assert engine.slots_in_use == 0
+
+    run(use)
+
+
 def test_a_bad_request_fails_alone() -> None:
     async def use(backend: InProcessBackend) -> None:
         await backend.configure(SpecConfig.baseline(), 2)
@@ -158,15 +181,12 @@ def test_wrong_folders_are_usage_errors(tmp_path: Path) -> None:
         _ = InProcessBackend(tmp_path).engine
 
 
-@pytest.mark.parametrize(
-    ("spec", "batch"),
-    [
-        (SpecConfig(num_steps=2, topk=10**11, num_draft_tokens=8), 1),
-    ],
-)
-def test_memory_that_is_not_there_is_a_wrong_setting(spec: SpecConfig, batch: int) -> None:
+def test_memory_that_is_not_there_is_a_wrong_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message is torch's own, of an allocation that no machine can serve."""
+
     async def use(backend: InProcessBackend) -> None:
+        monkeypatch.setattr(Memory, "ensure", lambda *_: torch.zeros(10**15))
         with pytest.raises(ConfigError, match="memory does not suffice"):
-            await backend.configure(spec, batch)
+            await backend.configure(SpecConfig.chain(2), 1)
 
     run(use)

@@ -96,9 +96,10 @@ def test_fc_names_both_widths(pair: TinyPair) -> None:
     [
         ({"eagle_config": {"eagle_aux_hidden_state_layer_ids": "1,2"}}, "list of integers"),
         ({"eagle_config": {"layer_ids": [1, 2, 3]}}, "unknown keys: 'layer_ids'"),
-        ({"eagle_config": {"use_aux_hidden_state": False}}, "use_aux_hidden_state=False"),
+        ({"eagle_config": {"use_aux_hidden_state": False}}, "reads 192 values, but 1 layers"),
+        ({"eagle_config": {"use_aux_hidden_state": 0}}, "use_aux_hidden_state=0"),
         ({"eagle_config": 3}, "eagle_config=3"),
-        ({"num_hidden_layers": 2, "layer_types": None}, "num_hidden_layers is 2"),
+        ({"num_hidden_layers": 2, "layer_types": None}, r"missing: layers\.1\.input_layernorm"),
         ({"vocab_size": 300}, "vocab_size is 300"),
         ({"target_hidden_size": 32}, "target hidden size is 32"),
         ({"tie_word_embeddings": True}, "equal vocabularies"),
@@ -123,15 +124,21 @@ def test_a_null_draft_vocabulary_is_the_whole_one_and_is_noted(pair: TinyPair) -
     assert spec.d2t_policy == "none: the vocabularies are equal"
 
 
-def test_other_formats_are_named(pair: TinyPair) -> None:
+def test_a_first_layer_has_two_spellings(pair: TinyPair) -> None:
+    before = read(pair)
     path = pair.draft / "model.safetensors"
     tensors = load_file(path)
     save_file({n.replace("midlayer", "layers.0"): t for n, t in tensors.items()}, path)
-    with pytest.raises(CheckpointError, match=r"midlayer\.\* tensors"):
+    assert read(pair) == before
+    twice = {"layers.0.hidden_norm.weight": tensors["midlayer.hidden_norm.weight"].clone()}
+    save_file({**tensors, **twice}, path)
+    with pytest.raises(CheckpointError, match="same tensors under two names"):
         read(pair)
-    change(pair, speculators_model_type="eagle3")
-    with pytest.raises(CheckpointError, match="speculators draft"):
-        read(pair)
+
+
+def test_a_target_is_no_draft(pair: TinyPair) -> None:
+    with pytest.raises(CheckpointError, match=r"a whole model \(model\.layers"):
+        read_draft(pair.target, read_target(pair.target)[0])
 
 
 def test_a_draft_without_fc_is_none(pair: TinyPair) -> None:

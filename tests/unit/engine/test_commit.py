@@ -8,8 +8,8 @@ import pytest
 
 from specbench.engine.batch import Sequence
 from specbench.engine.commit import commit
+from specbench.engine.sampling import Chooser
 from specbench.engine.text import TextCodec, TextStream
-from specbench.engine.verify import Chooser
 from specbench.trace import Finish
 from tests.drive import new_request
 from tests.tiny import shared_pair

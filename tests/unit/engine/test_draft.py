@@ -133,6 +133,7 @@ def test_a_prompt_in_chunks_fills_the_draft_as_one_piece_does() -> None:
     prompt = [(i * 11 + 3) % 250 for i in range(PREFILL_ROWS + 40)]
     engine.submit(new_request("long", prompt, 8))
     engine.step()
+    engine.step()
     (sequence,) = engine.scheduler.running
     tokens = tokens_of(sequence)
     features = Reference(shared_pair()).features(tokens[:-1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 
 import pytest
@@ -188,6 +189,27 @@ def test_requests_that_cannot_run_are_refused_alone(engine: Engine) -> None:
     with pytest.raises(RequestError, match="empty"):
         engine.submit(new_request("none", []))
     assert engine.idle
+
+
+def test_a_draft_that_knows_fewer_positions_refuses_only_long_requests() -> None:
+    engine = new_engine()
+    assert engine.pair.draft_spec is not None
+    short = dataclasses.replace(engine.pair.draft_spec.rope, max_position=64)
+    engine.pair.draft_spec = dataclasses.replace(engine.pair.draft_spec, rope=short)
+    engine.configure(SpecConfig.chain(1), 1)
+    with pytest.raises(RequestError, match=r"make 65 tokens, the draft's max_position_emb.* 64"):
+        engine.submit(new_request("long", [1] * 41, 24))
+    assert engine.idle
+    assert drive(engine, [new_request("fits", [1] * 40, 24)])[0].finish is Finish.LENGTH
+    engine.configure(SpecConfig.baseline(), 1)
+    assert drive(engine, [new_request("long", [1] * 41, 24)])[0].finish is Finish.LENGTH
+
+
+def test_topk_beyond_the_drafts_vocabulary_is_refused_at_start(engine: Engine) -> None:
+    wide = SpecConfig(num_steps=1, topk=273, num_draft_tokens=274)
+    with pytest.raises(ConfigError, match="topk=273 exceeds the draft's vocabulary of 272"):
+        engine.configure(wide, 1)
+    engine.configure(SpecConfig.baseline(), 1)
 
 
 def test_cancelling_frees_the_lane_and_leaves_the_rest_alone(

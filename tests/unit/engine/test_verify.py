@@ -1,18 +1,23 @@
-"""Walking trees: greedy against brute force, sampling against the target's own distribution."""
+"""Walking trees: greedy against brute force, and who decides a lane that samples."""
 
 from __future__ import annotations
 
 import itertools
 import random
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specbench.engine.draft import chain_tree
+from specbench.engine.proposal import Proposal
+from specbench.engine.sampling import Chooser
 from specbench.engine.tree import Tree, ancestors, chain_shape, links
-from specbench.engine.verify import Chooser, best_tokens, greedy_walk, sampled_walk, verify
+from specbench.engine.verify import best_tokens, greedy_walk, verify
+from specbench.errors import EngineError
 from specbench.request import SamplingParams
+from specbench.verification import Verification, VerifyRules
 
 CPU = torch.device("cpu")
 
@@ -91,30 +96,6 @@ def test_scores_that_are_not_finite_are_found_by_row() -> None:
     assert [v.finite for v in verdicts] == [True, True, False]
 
 
-def frequencies(
-    first: list[int], sibling: list[int], tokens: list[int], probs: torch.Tensor, runs: int
-) -> torch.Tensor:
-    """How often each first token comes out of a sampled walk."""
-    coins, counts = random.Random(1), torch.zeros(probs.shape[1])
-    for _ in range(runs):
-        path, bonus = sampled_walk(tokens, first, sibling, probs, coins)
-        counts[tokens[path[1]] if len(path) > 1 else bonus] += 1
-    return counts / runs
-
-
-def test_tree_sampling_keeps_the_targets_distribution() -> None:
-    """The example of engine-spec 6.2: p = {A .5, B .3, C .2}, children A and B."""
-    probs = torch.tensor([[0.5, 0.3, 0.2]] * 3, dtype=torch.float64)
-    seen = frequencies(*links([-1, 0, 0]), [9, 0, 1], probs, 6_000)
-    torch.testing.assert_close(seen.double(), probs[0], atol=0.025, rtol=0)
-
-
-def test_a_draft_without_probability_is_never_accepted() -> None:
-    probs = torch.tensor([[0.0, 1.0]] * 2, dtype=torch.float64)
-    seen = frequencies(*links([-1, 0]), [9, 0], probs, 200)
-    assert seen.tolist() == [0.0, 1.0]
-
-
 def test_mixed_batches_walk_each_lane_in_its_own_way() -> None:
     chain = chain_tree(torch.tensor([[5, 1], [5, 1]]), chain_shape(2, CPU))
     sampled = Chooser(sampling=SamplingParams(temperature=1.0, top_k=1), coins=random.Random(0))
@@ -122,3 +103,72 @@ def test_mixed_batches_walk_each_lane_in_its_own_way() -> None:
     first, second = verify(logits, chain, [greedy(), sampled])
     assert first.tokens == (1, 2)
     assert second.tokens == (3,)
+
+
+def sampled(method: Verification, seed: int = 0) -> Chooser:
+    rules = VerifyRules(method=method)
+    params = SamplingParams(temperature=1.0, seed=seed)
+    return Chooser(sampling=params, coins=random.Random(seed), rules=rules)
+
+
+def chain_of(lanes: list[list[int]], probs: torch.Tensor | None = None) -> Tree:
+    tree = chain_tree(torch.tensor(lanes), chain_shape(len(lanes[0]), CPU))
+    if probs is not None:
+        tree.proposal = Proposal(probs=probs, target_ids=torch.arange(probs.shape[-1]))
+    return tree
+
+
+def test_each_method_decides_by_what_it_knows() -> None:
+    """The draft is drawn from q = p, where p gives it 0.1: only q makes it sure of acceptance."""
+    logits = torch.tensor([[0.9, 0.1], [0.5, 0.5]]).double().log()
+    q = torch.tensor([[[0.9, 0.1]]]).double()
+    kept = dict.fromkeys(Verification, 0)
+    for method in Verification:
+        for seed in range(300):
+            (verdict,) = verify(logits, chain_of([[0, 1]], q), [sampled(method, seed)])
+            kept[method] += verdict.accepted
+            assert len(verdict.tokens) == verdict.accepted + 1
+    assert kept[Verification.REJECTION] == kept[Verification.BLOCK] == 300
+    assert kept[Verification.TARGET_ONLY] == kept[Verification.ONE_HOT]
+    assert 15 < kept[Verification.ONE_HOT] < 50
+
+
+def test_a_lanes_own_distribution_is_used() -> None:
+    """Greedy, broken and sampled lanes together: lane 2 has q = p, lane 3 a q that forbids it."""
+    logits = torch.tensor([[0.2, 0.8], [0.5, 0.5]]).double().log().repeat(4, 1)
+    logits[2, 0] = float("nan")
+    q = torch.tensor([[0.0, 1.0], [0.0, 1.0], [0.2, 0.8], [1.0, 0.0]]).double()[:, None]
+    choosers = [greedy(), *(sampled(Verification.REJECTION, seed) for seed in range(3))]
+    tree = chain_of([[0, 1], [0, 1], [0, 0], [0, 1]], q)
+    first, broken, sure, never = verify(logits, tree, choosers)
+    assert (first.path, first.tokens[0], broken.finite) == ((0, 1), 1, False)
+    assert sure.path == (0, 1)
+    assert never.path == (0,)
+
+
+def test_lanes_with_different_rules_may_share_a_batch() -> None:
+    logits = torch.tensor([[0.3, 0.7], [0.6, 0.4]]).double().log().repeat(3, 1)
+    q = torch.tensor([[0.3, 0.7]]).double().repeat(3, 1)[:, None]
+    methods = [Verification.BLOCK, Verification.TARGET_ONLY, Verification.REJECTION]
+    together = verify(
+        logits, chain_of([[0, 1]] * 3, q), [sampled(m, i) for i, m in enumerate(methods)]
+    )
+    for lane, method in enumerate(methods):
+        alone = verify(logits[:2], chain_of([[0, 1]], q[:1]), [sampled(method, lane)])
+        assert alone == [together[lane]]
+
+
+def test_a_lane_spends_the_same_coins_whatever_happens() -> None:
+    logits = torch.tensor([[0.3, 0.7], [0.6, 0.4]]).double().log()
+    for method in (Verification.TARGET_ONLY, Verification.ONE_HOT):
+        chooser, expected = sampled(method), random.Random(0)
+        verify(logits, chain_of([[0, 1]]), [chooser])
+        for _ in range(3):
+            expected.random()
+        assert chooser.coins.getstate() == expected.getstate()
+
+
+def test_a_tree_without_its_distribution_is_refused() -> None:
+    logits = torch.zeros(2, 4)
+    with pytest.raises(EngineError, match="distribution that drafts come from"):
+        verify(logits, chain_of([[0, 1]]), [sampled(Verification.REJECTION)])

@@ -2,7 +2,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from specbench.metrics.example import trace_of
-from specbench.metrics.lossless import Verdict, judge
+from specbench.metrics.lossless import Gap, Verdict, judge
 from specbench.request import Message, Request, SamplingParams
 from specbench.trace import Chunk, Finish, RequestTrace
 
@@ -100,3 +100,26 @@ def test_text_stands_in_for_ids() -> None:
 
     assert judge([text("a b")], [text("a b")]).verdict is Verdict.EXACT
     assert judge([text("a b")], [text("a c")]).verdict is Verdict.INCONCLUSIVE
+
+
+def test_what_plain_decoding_does_to_itself_is_rounding() -> None:
+    def gap(size: float) -> Gap:
+        return lambda request, ids: size
+
+    plain, other = [said("A", 1, 2), said("B", 7)], [said("A", 1, 3), said("B", 7)]
+    control = judge(plain, other, gap=gap(2e-3))
+    assert control.verdict is Verdict.LOSSY  # against the strict bound
+    within = judge(plain, other, gap=gap(2e-3), control=control)
+    assert within.verdict is Verdict.TIE_ONLY
+    assert (within.control_compared, within.control_identical) == (2, 1)
+    assert judge(plain, other, gap=gap(4e-3), control=control).verdict is Verdict.LOSSY
+
+
+def test_severity_is_the_clearest_favourite_passed_over() -> None:
+    verdict = judge(
+        [said("A", 1, 2), said("B", 5, 6, 7)],
+        [said("A", 1, 3), said("B", 5, 6, 8)],
+        gap=lambda request, ids: 0.1 * len(ids),
+    )
+    assert verdict.largest_gap == 0.2
+    assert verdict.positions == (1, 2)

@@ -8,6 +8,7 @@ from specbench.estimate import Caveat, Severity
 from specbench.metrics.arms import key_of
 from specbench.metrics.lossless import Lossless, Verdict
 from specbench.metrics.summary import SummaryInput, judge_all, summarise
+from specbench.verification import VerifyRules
 from tests.unit.report.sample_runs import sample_input
 
 POINTS = (SpecConfig.chain(2), SpecConfig.baseline(), SpecConfig.chain(1))
@@ -76,3 +77,22 @@ def test_empty_run_is_refused(given: SummaryInput) -> None:
 def test_unknown_point_is_refused(given: SummaryInput) -> None:
     with pytest.raises(OutputError, match="k2"):
         summarise(dataclasses.replace(given, points={"base": SpecConfig.baseline()}))
+
+
+def test_thresholds_below_one_make_sampled_arms_lossy_and_no_others() -> None:
+    (caveat,) = VerifyRules(threshold_acc=0.9).caveats
+    for temperature, marked in ((0.0, set()), (0.7, {"k1", "k2"})):
+        given = sample_input(requests=20, points=POINTS)
+        every = [dataclasses.replace(run, temperature=temperature) for run in given.runs]
+        for runs in (tuple(every), tuple(run for run in every if run.point_id != "base")):
+            summary = summarise(
+                dataclasses.replace(given, runs=runs, caveats={"": (caveat,)}, lossless={})
+            )
+            lossy = [arm for arm in summary.arms if "lossy" in {c.code for c in arm.caveats}]
+            assert {arm.key.point_id for arm in lossy} == marked
+            for arm in lossy:
+                assert arm.lossless is not None
+                assert arm.lossless.verdict is Verdict.LOSSY
+                (why,) = [c for c in arm.caveats if c.code == "lossy"]
+                assert "threshold_acc=0.9, below 1" in why.text
+            assert all(caveat in arm.caveats for arm in summary.arms)

@@ -12,7 +12,7 @@ from specbench.metrics.arms import Arm, gather
 from specbench.metrics.example import MS, run_of, trace_of
 from specbench.metrics.figures import Figures, figures
 from specbench.metrics.lossless import Lossless, Verdict
-from specbench.request import SamplingParams
+from specbench.request import Message, SamplingParams
 from specbench.trace import Chunk, Finish, RequestTrace, Usage
 
 K3 = SpecConfig.chain(3)
@@ -29,8 +29,12 @@ def traces(count: int = 20, *, depth: int = 3, edit: Edit | None = None) -> list
         dataclasses.replace(
             t,
             request=dataclasses.replace(
-                t.request, sampling=SamplingParams(max_tokens=t.usage.completion_tokens or 1)
+                t.request,
+                prompt=None,
+                messages=(Message(role="user", content=t.request.request_id),),
+                sampling=SamplingParams(max_tokens=t.usage.completion_tokens or 1),
             ),
+            finish=Finish.STOP,
             output_ids=tuple(range(t.usage.completion_tokens or 0)),
         )
         for t in made
@@ -82,7 +86,6 @@ def test_healthy_arm_has_no_caveat() -> None:
 @pytest.mark.parametrize(
     ("code", "edit"),
     [
-        ("truncated", sampling(max_tokens=500)),
         ("eos_ignored", sampling(ignore_eos=True)),
         ("looping", edited(output_ids=(7,) * 49)),
         ("schedule_lag", edited(due_ns=-30 * MS)),
@@ -106,6 +109,13 @@ def test_failed_requests_name_the_first_error() -> None:
     caveat = caveats(found, baseline=traces(depth=0))["failed_requests"]
     assert "1 of 20" in caveat.text
     assert "out of memory" in caveat.text
+
+
+def test_outputs_that_the_context_cut_are_truncated() -> None:
+    def cut(trace: RequestTrace) -> RequestTrace:
+        return dataclasses.replace(sampling(max_tokens=500)(trace), finish=Finish.LENGTH)
+
+    assert "truncated" in codes(traces(edit=cut))
 
 
 def test_cancelled_requests_are_truncated() -> None:

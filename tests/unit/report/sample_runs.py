@@ -15,7 +15,7 @@ import numpy as np
 from specbench.config import SpecConfig
 from specbench.estimate import Evidence
 from specbench.metrics.summary import SummaryInput
-from specbench.request import Request, SamplingParams
+from specbench.request import Message, Request, SamplingParams
 from specbench.trace import ArmRun, Chunk, Finish, Provenance, RequestTrace, StepTrace, Usage
 
 MS = 1_000_000
@@ -93,7 +93,7 @@ def prompts(count: int, *, seed: int = 1, looping: bool = False) -> tuple[Prompt
         wider = rng.geometric(1 - min(0.97, chance + 0.08), length) - 1
         request = Request(
             request_id=f"{category}-{index}",
-            prompt=f"question {index}",
+            messages=(Message(role="user", content=f"question {index}"),),
             prompt_id=f"{category}-{index}",
             workload=WORKLOAD,
             category=category,
@@ -191,7 +191,7 @@ class _State:
             end_ns=self.chunks[-1].at_ns,
             chunks=tuple(self.chunks),
             steps=tuple(self.steps),
-            finish=Finish.LENGTH,
+            finish=Finish.STOP,
             evidence=Evidence.STEPS,
             usage=Usage(completion_tokens=len(self.prompt.ids)),
             output_ids=self.prompt.ids,

@@ -31,6 +31,7 @@ def test_everything_is_built_and_built_again_the_same(small: SummaryInput, grid:
     first = build(small, PROVENANCE, dropped=grid.dropped)
     assert list(first) == [
         "summary.csv",
+        "breakdowns.csv",
         "report.md",
         "report.html",
         "heatmap.png",

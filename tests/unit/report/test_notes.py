@@ -2,10 +2,9 @@ import dataclasses
 
 from specbench.estimate import Caveat, Severity
 from specbench.grid import Grid
-from specbench.metrics.definitions import Definition, Value
 from specbench.metrics.summary import Summary
-from specbench.report.document import Code, Folded, Heading, Items, Table, Text
-from specbench.report.notes import caveats, ledger, not_run, reproduction
+from specbench.report.document import Code, Heading, Items, Table, Text
+from specbench.report.notes import caveats, not_run, reproduction
 from tests.unit.report.sample_runs import PROVENANCE
 
 NOTE = Caveat(code="clocks", severity=Severity.NOTE, text="clocks are not locked")
@@ -28,7 +27,11 @@ def test_caveats_are_grouped_by_code(summary: Summary) -> None:
     found[2] = (NOTE, BAD)
     assert caveat_items(summary, found) == (
         ("clocks", "note, every point: clocks are not locked."),
-        ("looping", "invalid, 2/1/3 at batch size 1: 30% repeat."),
+        (
+            "looping",
+            "invalid, 2/1/3 at batch size 1: 30% repeat. To do: use prompts that the model can "
+            "end, with its chat template.",
+        ),
     )
 
 
@@ -59,16 +62,6 @@ def test_points_that_the_run_did_not_reach(summary: Summary) -> None:
 
 def test_whole_grid_leaves_the_section_out(summary: Summary) -> None:
     assert list(not_run(summary, ())) == []
-
-
-def test_ledger_values_by_kind() -> None:
-    values: tuple[Value, ...] = (1.5, (0.5, None), {"A": 3.0, "B": 1.0}, None, {})
-    rows = [Definition(tool="t", field="f", value=value, why="w") for value in values]
-    _, folded = ledger(rows)
-    assert isinstance(folded, Folded)
-    shown = [row[2] for row in folded.inside.rows]
-    assert shown == ["1.500", "0.50 –", "1.00 to 3.00 by request", "–", "–"]
-    assert list(ledger([])) == []
 
 
 def test_reproduction_has_command_and_hashes() -> None:

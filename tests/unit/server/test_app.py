@@ -67,6 +67,7 @@ def test_no_such_route_in_the_shape_of_every_error(method: str, path: str, statu
         (b"[]", "application/json", 400, "no JSON object"),
         (b"{}", "text/plain", 415, "application/json"),
         (b'{"prompt": "' + b"x" * 3000 + b'"}', "application/json", 413, "2000 bytes"),
+        (b'{"prompt": "' + b"x" * 10**7 + b'"}', "application/json", 413, "2000 bytes"),
     ],
 )
 def test_bodies_that_are_refused(raw: bytes, content_type: str, status: int, said: str) -> None:

@@ -101,3 +101,13 @@ def test_a_stream_without_an_end_has_no_totals() -> None:
     unfinished = Outcome()
     with pytest.raises(BackendError, match="without saying why"):
         unfinished.usage()
+
+
+def test_cached_tokens_are_named_where_a_prefix_cache_is_looked_at() -> None:
+    found = Outcome()
+    found.add(Chunk(at_ns=1, tokens=2, text="x"))
+    found.add(Finished(finish=Finish.STOP, usage=Usage(prompt_tokens=9, cached_tokens=0)))
+    assert found.usage()["prompt_tokens_details"] == {"cached_tokens": 0}
+    assert found.meta_info(SpecConfig.chain(3))["cached_tokens"] == 0
+    assert "prompt_tokens_details" not in outcome().usage()
+    assert "cached_tokens" not in outcome().meta_info(SpecConfig.chain(3))

@@ -1,0 +1,70 @@
+"""Sizes of a draft with latent attention (MLA), from a DeepSeek-style config (engine-spec 1.5)."""
+
+from __future__ import annotations
+
+from specbench.checkpoint.draft_names import layer_prefix
+from specbench.checkpoint.keys import Keys, common_rules
+from specbench.errors import CheckpointError
+from specbench.modelspec import LatentShape, LayerShape
+
+# A DeepSeek config describes experts; a draft's MLP is dense, and its tensors are checked by name.
+_EXPERT_KEYS = (
+    *("n_routed_experts", "n_shared_experts", "moe_intermediate_size", "moe_layer_freq"),
+    *("first_k_dense_replace", "num_experts_per_tok", "norm_topk_prob", "n_group", "topk_group"),
+    *("topk_method", "scoring_func", "routed_scaling_factor", "aux_loss_alpha", "seq_aux"),
+    *("ep_size", "num_nextn_predict_layers", "num_experts", "num_local_experts"),
+)
+MARK = "midlayer.self_attn.kv_a_proj_with_mqa.weight"
+
+
+def latent_shape(keys: Keys) -> tuple[LayerShape, LatentShape]:
+    """Layer and latent sizes; a head is ``qk_nope_head_dim + qk_rope_head_dim`` wide.
+
+    Raises:
+        CheckpointError: a size is missing, odd where pairs are rotated, or a value head is wider
+            than a key head.
+    """
+    for name in _EXPERT_KEYS:
+        keys.raw(name)
+    for name in ("num_key_value_heads", "head_dim", "qk_head_dim"):
+        keys.raw(name)  # follow from the parts
+    keys.must_be("rope_interleave", True)
+    common_rules(keys)
+    latent = LatentShape(
+        q_rank=keys.integer("q_lora_rank"),
+        kv_rank=keys.integer("kv_lora_rank"),
+        nope=keys.integer("qk_nope_head_dim"),
+        rope=keys.integer("qk_rope_head_dim"),
+        value=keys.integer("v_head_dim"),
+    )
+    if latent.nope % 2 or latent.rope % 2 or latent.value > latent.nope + latent.rope:
+        raise CheckpointError(
+            f"{keys.source}: head parts {latent.nope} and {latent.rope}, value {latent.value}.",
+            expected="Even parts, and a value head no wider than both together.",
+        )
+    heads = keys.integer("num_attention_heads")
+    shape = LayerShape(
+        hidden=keys.integer("hidden_size"),
+        heads=heads,
+        kv_heads=heads,
+        head_dim=latent.nope + latent.rope,
+        inner=keys.integer("intermediate_size"),
+        eps=keys.number("rms_norm_eps", 1e-6),
+    )
+    return shape, latent
+
+
+def latent_tensors(
+    index: int, shape: LayerShape, latent: LatentShape, attention_in: int
+) -> dict[str, tuple[int, ...]]:
+    """Names and shapes of the attention of one layer that reads ``attention_in`` values."""
+    at = f"{layer_prefix(index)}.self_attn"
+    return {
+        f"{at}.q_a_proj.weight": (latent.q_rank, attention_in),
+        f"{at}.q_a_layernorm.weight": (latent.q_rank,),
+        f"{at}.q_b_proj.weight": (shape.heads * shape.head_dim, latent.q_rank),
+        f"{at}.kv_a_proj_with_mqa.weight": (latent.kv_rank + latent.rope, attention_in),
+        f"{at}.kv_a_layernorm.weight": (latent.kv_rank,),
+        f"{at}.kv_b_proj.weight": (shape.heads * (latent.nope + latent.value), latent.kv_rank),
+        f"{at}.o_proj.weight": (shape.hidden, shape.heads * latent.value),
+    }

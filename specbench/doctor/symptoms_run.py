@@ -1,0 +1,161 @@
+"""A run directory of ours as what the decision procedure reads, and two runs as a control."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from specbench.doctor.findings import Fact, Finding, Severity
+from specbench.doctor.symptoms_causes import causes_of
+from specbench.doctor.symptoms_data import Observed, Part, Share
+from specbench.errors import ConfigError, OutputError
+from specbench.estimate import Estimate
+from specbench.metrics.acceptance import accept_length
+from specbench.metrics.arms import Arm, gather
+from specbench.metrics.breakdowns import Breakdown, breakdowns
+from specbench.metrics.sums import RequestSums
+from specbench.store import RunDir
+
+BASE = "base"
+CONTROLS = ("graph", "batch", "rank", "cache", "template", "temperature", "quantisation")
+_Z = 1.96
+
+
+def read_run(path: Path) -> tuple[Observed, float | None]:
+    """The point with the most verify steps, pooled over its batch sizes, at the first temperature.
+
+    Returns:
+        What was counted, and the break-even accept length where step times are known.
+
+    Raises:
+        OutputError: the folder is no run, or nothing in it drafted.
+    """
+    with RunDir.open(path) as run_dir:
+        arms = gather(run_dir.iter_runs())
+    drafting = [a for a in arms.values() if a.key.point_id != BASE and _steps(a.requests)]
+    if not drafting:
+        raise OutputError(
+            f"{path} holds no request that drafted.",
+            expected="A run with a point other than the baseline, and per-request counts.",
+        )
+    best = max(drafting, key=lambda a: _steps(a.requests)).key
+    chosen = [
+        arm
+        for arm in drafting
+        if arm.key.point_id == best.point_id and arm.key.cell.temperature == best.cell.temperature
+    ]
+    return _observed(path, best.point_id, chosen), _break_even(arms.values(), chosen)
+
+
+def _observed(path: Path, point: str, chosen: Sequence[Arm]) -> Observed:
+    requests = tuple(r for arm in chosen for r in arm.requests)
+    rows = breakdowns(requests)
+    batches = {arm.key.cell.batch_size for arm in chosen}
+    parts = {by: _parts(rows, by) for by in ("category", "context", "cycle")}
+    if len(batches) > 1:
+        parts["batch"] = tuple(
+            Part(
+                key=str(size),
+                length=_share(accept_length(_of_batch(chosen, size))),
+                steps=_steps(_of_batch(chosen, size)),
+            )
+            for size in sorted(batches)
+        )
+    conditional = tuple(
+        Share(value=r.value, low=r.low, high=r.high) for r in rows if r.by == "conditional"
+    )
+    counted = len({r.conversation for r in requests})
+    length = accept_length(requests)
+    return Observed(
+        source=f"{path.name}: {point}",
+        basis=f"{_steps(requests)} steps of {counted} conversations, resampled by conversation",
+        accept_length=None if length is None else _share(length),
+        conditional=conditional,
+        parts=parts,
+        steps=_steps(requests),
+        depth=len(conditional) or None,
+    )
+
+
+def _of_batch(arms: Iterable[Arm], size: int) -> tuple[RequestSums, ...]:
+    return tuple(r for arm in arms if arm.key.cell.batch_size == size for r in arm.requests)
+
+
+def _steps(requests: Iterable[RequestSums]) -> int:
+    return sum(request.verify_steps or 0 for request in requests)
+
+
+def _share(estimate: Estimate | None) -> Share:
+    if estimate is None:
+        return Share(value=math.nan)
+    return Share(value=estimate.value, low=estimate.low, high=estimate.high)
+
+
+def _parts(rows: Sequence[Breakdown], by: str) -> tuple[Part, ...]:
+    return tuple(
+        Part(key=r.key, length=Share(value=r.value, low=r.low, high=r.high), steps=r.steps)
+        for r in rows
+        if r.by == by
+    )
+
+
+def _break_even(arms: Iterable[Arm], chosen: Sequence[Arm]) -> float | None:
+    """Step time of the chosen arms over that of their baselines, at the smallest batch size."""
+    arm = min(chosen, key=lambda a: a.key.cell.batch_size)
+    plain = [a for a in arms if a.key.point_id == BASE and a.key.cell == arm.key.cell]
+    own, base = _step_ns(arm.requests), _step_ns(r for a in plain for r in a.requests)
+    return own / base if own and base else None
+
+
+def _step_ns(requests: Iterable[RequestSums]) -> float | None:
+    known = [(r.step_ns, r.verify_steps) for r in requests if r.step_ns and r.verify_steps]
+    steps = sum(count for _, count in known)
+    return sum(ns for ns, _ in known) / steps if steps else None
+
+
+def check_control(seen: Observed, other: Observed, kind: str) -> Finding:
+    """Two runs that differ in ``kind`` alone: is their accept length the same?
+
+    Raises:
+        ConfigError: an unknown kind.
+    """
+    if kind not in CONTROLS:
+        raise ConfigError(f"--control {kind!r}.", expected=f"One of {', '.join(CONTROLS)}.")
+    here, there = seen.accept_length, other.accept_length
+    errors = [_error(share) for share in (here, there)]
+    if here is None or there is None or None in errors:
+        return _controlled(
+            kind, Severity.NOTE, f"Control {kind}: too few requests to compare", seen, other
+        )
+    gap = here.value - there.value
+    error = math.hypot(*(e for e in errors if e is not None))
+    if abs(gap) <= _Z * error:
+        told = f"Control {kind}: no difference shown ({gap:+.2f} ± {_Z * error:.2f})"
+        return _controlled(kind, Severity.NOTE, told, seen, other)
+    told = f"Control {kind}: accept length {here.value:.2f} against {there.value:.2f}"
+    return _controlled(kind, Severity.WARNING, told, seen, other)
+
+
+def _error(share: Share | None) -> float | None:
+    if share is None or share.low is None or share.high is None:
+        return None
+    return (share.high - share.low) / (2 * _Z)
+
+
+def _controlled(
+    kind: str, severity: Severity, title: str, seen: Observed, other: Observed
+) -> Finding:
+    named = severity is Severity.WARNING and kind in ("graph", "batch", "rank")
+    cause = causes_of(kind) if named else None
+    facts = [Fact(text=o.basis, where=o.source) for o in (seen, other)]
+    if cause is not None:
+        facts += [Fact(text=f"{n}. {w}", where="likely causes") for n, w in enumerate(cause.why, 1)]
+    return Finding(
+        code=f"shape.{kind}" if named else "shape.control",
+        severity=severity,
+        title=title,
+        evidence=tuple(facts),
+        remedy=f"Next: {cause.test}" if cause else "",
+        score=0.8 if severity is Severity.WARNING else 0.2,
+    )

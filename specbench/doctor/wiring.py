@@ -1,0 +1,215 @@
+"""Which wiring does the draft itself prefer? The files' claim against every candidate.
+
+A draft with a wrong wire can still accept well, so no threshold finds it (demo-pair.md): the
+claim must beat every candidate on the same positions. Steps 1 and 2 are scored apart, since the
+recurrence shows only from step 2 on. Differences are paired by position, and their standard
+error is clustered by request, because positions of one reply go together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from specbench.doctor.wiring_candidates import Bounds, Change, Slots, search_slots, single_changes
+from specbench.engine.probe_capture import Capture
+from specbench.engine.probe_draft import ProbeDraft
+from specbench.engine.probe_scores import Scores
+from specbench.engine.wiring import Wiring
+from specbench.errors import WorkloadError
+
+STEPS = 2
+LEAST_REQUESTS = 12
+FAULT_Z = 3.0
+BUDGET = 200
+MOST_ROUNDS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A scored wiring. ``first`` and ``second`` are teacher-forced accuracies of steps 1 and 2
+    over the whole vocabulary. ``gain`` is how much their mean exceeds the base's, in the same
+    unit, with its standard error; ``z`` is gain over error (None when the two never differ)."""
+
+    change: Change
+    first: float
+    second: float
+    gain: float
+    error: float
+    z: float | None
+
+    @property
+    def better(self) -> bool:
+        """It beats the base by more than three standard errors."""
+        return self.z is not None and self.z > FAULT_Z
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What the probe of the wiring found.
+
+    ``claimed`` is the files' wiring with its accuracies; ``ranked`` are the candidates, best
+    first; ``winner`` is the joint repair, None when nothing beats the claim, with the changes
+    that it is made of in ``repairs`` (each measured against the repairs before it).
+    ``searched`` counts the choices of layers that were scored.
+    """
+
+    claimed: Candidate
+    ranked: tuple[Candidate, ...]
+    winner: Candidate | None
+    repairs: tuple[Candidate, ...]
+    requests: int
+    positions: int
+    longest: int
+    searched: int
+    unknown_share: float
+
+    @property
+    def unseen(self) -> str:
+        """What a corpus of this size could not have shown."""
+        error = max((c.error for c in self.ranked), default=0.0)
+        few = (
+            f" Under {LEAST_REQUESTS} requests no fault is declared."
+            if self.requests < LEAST_REQUESTS
+            else ""
+        )
+        return (
+            f"{self.positions} positions of {self.requests} requests: differences under about "
+            f"{100 * FAULT_Z * error:.1f} points and faults beyond position {self.longest} "
+            f"cannot be seen.{few}"
+        )
+
+
+def probe_wiring(
+    draft: ProbeDraft, capture: Capture, bounds: Bounds, *, budget: int = BUDGET
+) -> Verdict:
+    """Score the claim, every single change, and the best changes together.
+
+    Args:
+        draft: the draft, apart from the engine.
+        capture: the target on its own greedy text, at least two tokens past each cut.
+        bounds: what can be varied.
+        budget: most choices of layers to score.
+
+    Raises:
+        WorkloadError: no positions to score.
+    """
+    base = Change(wire="", name="as the files claim", wiring=draft.claimed)
+    judge = _Judge(draft, capture)
+    claimed = judge.candidate(base, base.wiring)
+    changes = single_changes(base.wiring, bounds)
+    found, searched = _searched(judge, base.wiring, bounds, budget)
+    known = {change.wiring for change in changes}
+    changes += [change for change in found if change.wiring not in known]
+    ranked = sorted(
+        (judge.candidate(change, base.wiring) for change in changes),
+        key=lambda c: (-(c.first + c.second), c.change.name),
+    )
+    enough = len(capture.samples) >= LEAST_REQUESTS
+    repairs = _repairs(judge, ranked, base.wiring, bounds) if enough else ()
+    winner = None
+    if repairs:
+        wiring = repairs[-1].change.wiring
+        names = ", ".join(c.change.name for c in repairs)
+        wire = "+".join(dict.fromkeys(c.change.wire for c in repairs))
+        winner = judge.candidate(Change(wire=wire, name=names, wiring=wiring), base.wiring)
+    scores = judge.scores(base.wiring)
+    return Verdict(
+        claimed=claimed,
+        ranked=tuple(ranked),
+        winner=winner,
+        repairs=repairs,
+        requests=len(capture.samples),
+        positions=len(scores.rank),
+        longest=max(len(s.tokens) for s in capture.samples),
+        searched=searched,
+        unknown_share=float((scores.rank[:, 0] < 0).mean()),
+    )
+
+
+def _searched(judge: _Judge, base: Wiring, bounds: Bounds, budget: int) -> tuple[list[Change], int]:
+    """The best choice of layers of the whole search, as a change unless it is the claim."""
+
+    def score(slots: Slots) -> float:
+        return judge.first(replace(base, slots=slots))
+
+    best, count = search_slots(score, base.slots, bounds.layers, budget)
+    if best == base.slots:
+        return [], count
+    wiring = replace(base, slots=best)
+    return [Change(wire="slots", name=f"layers {list(best)}", wiring=wiring)], count
+
+
+def _repairs(
+    judge: _Judge, ranked: Sequence[Candidate], base: Wiring, bounds: Bounds
+) -> tuple[Candidate, ...]:
+    """Changes taken one after another, the largest gain first, while each still gains."""
+    taken: list[Candidate] = []
+    wiring, pool = base, [c for c in ranked if c.better]
+    for _ in range(MOST_ROUNDS):
+        if not pool:
+            break
+        best = max(pool, key=lambda c: c.gain)
+        taken.append(best)
+        wiring = best.change.wiring
+        again = [judge.candidate(c, wiring) for c in single_changes(wiring, bounds)]
+        pool = [c for c in again if c.better and c.change.wiring != base]
+    return tuple(taken)
+
+
+class _Judge:
+    """Scores wirings, each once, and compares them pairwise."""
+
+    def __init__(self, draft: ProbeDraft, capture: Capture) -> None:
+        if not capture.samples:
+            raise WorkloadError("the probe has no text.", expected="At least one reply.")
+        self._draft, self._capture = draft, capture
+        self._scores: dict[Wiring, Scores] = {}
+
+    def scores(self, wiring: Wiring) -> Scores:
+        """Two steps of a wiring."""
+        if wiring not in self._scores:
+            self._scores[wiring] = self._draft.score(self._capture, wiring, STEPS)
+        return self._scores[wiring]
+
+    def first(self, wiring: Wiring) -> float:
+        """Accuracy of step 1 alone, for the search."""
+        return float(self._draft.score(self._capture, wiring, 1).hit[:, 0].mean())
+
+    def candidate(self, change: Change, base: Wiring) -> Candidate:
+        """A change against ``base``."""
+        here, there = self.scores(change.wiring), self.scores(base)
+        first, second = here.hit.mean(0).tolist()
+        gain, error = paired_gain(here.hit.mean(1), there.hit.mean(1), here.text)
+        return Candidate(
+            change=change,
+            first=first,
+            second=second,
+            gain=gain,
+            error=error,
+            z=gain / error if error > 0 else None,
+        )
+
+
+def paired_gain(here: np.ndarray, there: np.ndarray, text: np.ndarray) -> tuple[float, float]:
+    """Mean of ``here - there`` over positions, and its standard error clustered by text.
+
+    The linearised variance of a ratio of sums over texts (Cochran, Sampling Techniques, 1977,
+    section 6.13): texts of different lengths weigh by their positions.
+
+    >>> paired_gain(np.array([1., 1., 0.]), np.array([0., 1., 0.]), np.array([0, 0, 1]))
+    (0.3333333333333333, 0.22222222222222224)
+    """
+    units = int(text.max()) + 1
+    sums = np.bincount(text, weights=here - there, minlength=units)
+    counts = np.bincount(text, minlength=units)
+    sums, counts = sums[counts > 0], counts[counts > 0]
+    total, m = float(counts.sum()), len(counts)
+    mean = float(sums.sum()) / total
+    if m < 2:
+        return mean, math.inf
+    spread = float(((sums - mean * counts) ** 2).sum())
+    return mean, math.sqrt(m / (m - 1) * spread) / total

@@ -1,0 +1,114 @@
+"""Drafters that are wrong in one way each; ``faults`` switches them on, in tests alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from specbench.engine.batch import Batch
+from specbench.engine.draft import Eagle3Drafter
+from specbench.engine.models.base import Span
+from specbench.engine.verify import Verdict
+
+
+class DecodeShift(Eagle3Drafter):
+    """Drafted rows stand one position too far (F22)."""
+
+    def _span(self, batch: Batch, step: int, width: int, seen: Tensor | None) -> Span:
+        span = super()._span(batch, step, width, seen)
+        at = torch.tensor(batch.starts, device=batch.roots.device) + step
+        at = at[:, None].expand(-1, width).reshape(-1)
+        shape = span.turn_q.shape
+        rows = slice(None) if batch.size > 1 or width > 1 else slice(0, 1)
+        turn_q = self._rope.queries.index_select(0, at)[rows]
+        return replace(
+            span,
+            turn_q=turn_q.view(shape) if turn_q.numel() == span.turn_q.numel() else turn_q[:1],
+            turn_k=self._rope.keys.index_select(0, at).view(-1, *span.turn_k.shape[1:]),
+        )
+
+
+class NoExtend(Eagle3Drafter):
+    """After a verify only the last row is redone; the draft's own keys survive (F26)."""
+
+    def extend(self, batch: Batch, features: Tensor, verdicts: Sequence[Verdict]) -> None:
+        """See the class."""
+        nodes = self.spec.num_draft_tokens
+        for lane, verdict in enumerate(verdicts):
+            start = batch.starts[lane] + len(verdict.path) - 1
+            row = lane * nodes + verdict.path[-1]
+            self._extend_lane(lane, start, verdict.tokens[-1:], features[row : row + 1], last=True)
+
+
+class WrongRow(Eagle3Drafter):
+    """After a verify the first kept row guesses, not the last (F27)."""
+
+    def extend(self, batch: Batch, features: Tensor, verdicts: Sequence[Verdict]) -> None:
+        """See the class."""
+        super().extend(batch, features, verdicts)
+        nodes = self.spec.num_draft_tokens
+        for lane, verdict in enumerate(verdicts):
+            row = lane * nodes
+            self._extend_lane(
+                lane, batch.starts[lane], verdict.tokens[:1], features[row : row + 1], last=True
+            )
+
+
+class StaleFeatures(Eagle3Drafter):
+    """The extend reads the features of the verify before (F10)."""
+
+    _old: Tensor | None = None
+
+    def extend(self, batch: Batch, features: Tensor, verdicts: Sequence[Verdict]) -> None:
+        """See the class."""
+        old, self._old = self._old, features.clone()
+        usable = old is not None and old.shape == features.shape
+        super().extend(batch, old if usable and old is not None else features, verdicts)
+
+
+class LateFeatures(Eagle3Drafter):
+    """Token i+1 is joined with feature i-1 (F23)."""
+
+    _last: Tensor | None = None
+
+    def _extend_lane(
+        self, lane: int, start: int, tokens: Sequence[int], features: Tensor, *, last: bool
+    ) -> None:
+        before = features[:1] if self._last is None or start == 0 else self._last
+        self._last = features[-1:].clone()
+        late = torch.cat([before, features[:-1]])
+        super()._extend_lane(lane, start, tokens, late, last=last)
+
+
+class UnshiftedTokens(Eagle3Drafter):
+    """Token i is joined with feature i (F23)."""
+
+    _token: int | None = None
+
+    def _extend_lane(
+        self, lane: int, start: int, tokens: Sequence[int], features: Tensor, *, last: bool
+    ) -> None:
+        before = tokens[0] if self._token is None or start == 0 else self._token
+        self._token = tokens[-1]
+        super()._extend_lane(lane, start, [before, *tokens[:-1]], features, last=last)
+
+
+class ChunkBorder(Eagle3Drafter):
+    """The last row of a prompt chunk carries a guess, not the next prompt token (F24)."""
+
+    def prefill(
+        self, lane: int, start: int, tokens: Sequence[int], features: Tensor, *, last: bool
+    ) -> None:
+        """See the class."""
+        fed = list(tokens) if last else [*tokens[:-1], tokens[0]]
+        super().prefill(lane, start, fed, features, last=last)
+
+
+class SiblingsSeen(Eagle3Drafter):
+    """Every row of a tree sees all drafted rows, not its ancestors alone (F30)."""
+
+    def _span(self, batch: Batch, step: int, width: int, seen: Tensor | None) -> Span:
+        return super()._span(batch, step, width, None if seen is None else seen | True)

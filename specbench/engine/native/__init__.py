@@ -1,0 +1,1 @@
+"""A compiled forward pass for CPUs; optional: without a compiler torch runs instead."""

@@ -1,0 +1,108 @@
+"""Goodput: the share of requests that met every stated objective, and how many a second did.
+
+A request that failed, was cut or never answered met nothing: leaving it out would make an
+overloaded server look good. On a schedule (open loop) its first token is timed from when it was
+*due*, so that a client or server that falls behind cannot hide the wait (coordinated omission).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from specbench.errors import ConfigError
+from specbench.metrics.arms import Arm
+from specbench.metrics.latency import NS_PER_MS, tpot_ns
+from specbench.metrics.stats import Interval, wilson
+from specbench.metrics.sums import RequestSums, is_complete, sums_of
+
+NS_PER_S = 1e9
+NAMES = ("ttft", "tpot", "e2e")
+_UNITS_MS = {"us": 1e-3, "ms": 1.0, "s": 1e3}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Objectives:
+    """Longest allowed time to first token, time per output token and whole request, in ms."""
+
+    ttft_ms: float | None = None
+    tpot_ms: float | None = None
+    e2e_ms: float | None = None
+
+    def __str__(self) -> str:
+        given = zip(NAMES, (self.ttft_ms, self.tpot_ms, self.e2e_ms), strict=True)
+        return ", ".join(f"{name} <= {ms:g} ms" for name, ms in given if ms is not None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Goodput:
+    """``share`` of requests that met the objectives (Wilson), and those per second of the run."""
+
+    share: Interval
+    requests_s: float | None
+
+
+def parse_objectives(text: str) -> Objectives:
+    """Read ``ttft=200ms,tpot=30ms,e2e=2s``.
+
+    >>> str(parse_objectives("ttft=0.2s,tpot=30ms"))
+    'ttft <= 200 ms, tpot <= 30 ms'
+
+    Raises:
+        ConfigError: an unknown name, a repeated one, or no positive time with its unit.
+    """
+    found: dict[str, float] = {}
+    for part in text.split(","):
+        name, _, value = part.strip().partition("=")
+        if name not in NAMES or name in found:
+            raise ConfigError(
+                f"--slo {text}: {name!r} is {'given twice' if name in found else 'unknown'}.",
+                expected=f"{', '.join(NAMES)}, each once: ttft=200ms,tpot=30ms.",
+            )
+        found[name] = _ms(value, text)
+    return Objectives(**{f"{name}_ms": ms for name, ms in found.items()})
+
+
+def _ms(value: str, text: str) -> float:
+    for unit in ("us", "ms", "s"):
+        if value.endswith(unit):
+            try:
+                ms = float(value.removesuffix(unit)) * _UNITS_MS[unit]
+            except ValueError:
+                break
+            if 0 < ms < float("inf"):
+                return ms
+    raise ConfigError(f"--slo {text}: {value!r} is no time.", expected="A number with us, ms or s.")
+
+
+def goodput(arm: Arm, objectives: Objectives, *, open_loop: bool) -> Goodput | None:
+    """How many of the measured requests of ``arm`` met ``objectives``; None without requests.
+
+    A request whose tokens all came at once has no time per token, and meets that objective.
+    """
+    measured = arm.measured
+    sums = [sums_of(trace) for trace in measured if is_complete(trace)]
+    met = sum(_met(request, objectives, open_loop) for request in sums)
+    share = wilson(met, len(measured))
+    seconds = sum(run.wall_ns for run in arm.runs) / NS_PER_S
+    if share is None:
+        return None
+    return Goodput(share=share, requests_s=met / seconds if seconds > 0 else None)
+
+
+def _met(request: RequestSums, objectives: Objectives, open_loop: bool) -> bool:
+    if request.first_ns is None or request.last_ns is None:
+        return False
+    start = request.trace.due_ns if open_loop else request.trace.sent_ns
+    tpot = tpot_ns(request)
+    return all(
+        _within(ns, limit)
+        for ns, limit in (
+            (request.first_ns - start, objectives.ttft_ms),
+            (0.0 if tpot is None else tpot, objectives.tpot_ms),
+            (request.last_ns - start, objectives.e2e_ms),
+        )
+    )
+
+
+def _within(ns: float, limit_ms: float | None) -> bool:
+    return limit_ms is None or ns <= limit_ms * NS_PER_MS

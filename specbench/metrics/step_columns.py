@@ -1,0 +1,60 @@
+"""All verify steps of an arm as columns, for figures that cut across requests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from specbench.metrics.sums import RequestSums
+
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepColumns:
+    """One entry per verify step; every array has shape (steps,).
+
+    ``unit`` numbers the conversation, which is what an interval resamples. ``context`` is the
+    sequence's length when the step began, ``output`` the output tokens that were there by then,
+    ``cycle`` counts the request's steps from 1, ``turn`` its user turns from 1. ``units`` is the
+    number of conversations.
+    """
+
+    units: int
+    unit: IntArray
+    context: IntArray
+    output: IntArray
+    cycle: IntArray
+    turn: IntArray
+    depth: IntArray
+    accepted: IntArray
+
+
+def step_columns(requests: Sequence[RequestSums]) -> StepColumns:
+    """The steps of ``requests`` that were seen one by one; those of other requests are left out.
+
+    Output position follows from the length at the request's first step, when the prefill's token
+    was there.
+    """
+    seen = [request for request in requests if request.trace.steps]
+    numbers: dict[tuple[str, str], int] = {}
+    counts = np.array([len(request.trace.steps) for request in seen], dtype=np.int64)
+    each = [numbers.setdefault(request.conversation, len(numbers)) for request in seen]
+    starts = [request.trace.steps[0].committed for request in seen]
+    turns = [request.trace.request.turn + 1 for request in seen]
+    steps = [step for request in seen for step in request.trace.steps]
+    context = np.array([step.committed for step in steps], dtype=np.int64)
+    before = np.cumsum(counts) - counts
+    return StepColumns(
+        units=len(numbers),
+        unit=np.repeat(np.array(each, dtype=np.int64), counts),
+        context=context,
+        output=context - np.repeat(np.array(starts, dtype=np.int64), counts) + 1,
+        cycle=np.arange(len(steps), dtype=np.int64) - np.repeat(before, counts) + 1,
+        turn=np.repeat(np.array(turns, dtype=np.int64), counts),
+        depth=np.array([step.depth for step in steps], dtype=np.int64),
+        accepted=np.array([step.accepted for step in steps], dtype=np.int64),
+    )

@@ -1,0 +1,91 @@
+"""``specbench report``: rebuild the reports of a run, or print every tool's number for it."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+
+def add_parser(subparsers: Any) -> None:
+    """The flags of ``specbench report``."""
+    parser = subparsers.add_parser(
+        "report",
+        help="rebuild summary.csv, report.md and plots of a run directory",
+        description="Rebuild every report of a run directory from what was measured.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("run_dir", metavar="RUN_DIR")
+    parser.add_argument(
+        "--definitions",
+        nargs="?",
+        const="",
+        metavar="POINT",
+        help="only print which tool would show which number for the best point (or for POINT, "
+        "such as k3), and why",
+    )
+    add_judging(parser)
+    parser.set_defaults(run=_report)
+
+
+def add_judging(parser: argparse.ArgumentParser) -> None:
+    """``--slo`` and ``--reader-rate``, which a sweep has, too."""
+    group = parser.add_argument_group("what latency is judged by")
+    group.add_argument(
+        "--slo",
+        metavar="LIMITS",
+        help="goodput: share of requests within ttft=200ms,tpot=30ms,e2e=2s (any of them)",
+    )
+    group.add_argument(
+        "--reader-rate",
+        type=float,
+        metavar="R",
+        help="replay every stream to a reader of R tokens/s and report the time it stalls",
+    )
+
+
+def _report(args: argparse.Namespace) -> int:
+    from specbench import commands, flags
+    from specbench.conclude import conclude
+    from specbench.metrics.goodput import parse_objectives
+    from specbench.store import RunDir
+
+    flags.check_latency_flags(args)
+    out, console = Path(args.run_dir), Console(highlight=False)
+    with RunDir.open(out) as run_dir:
+        if args.definitions is not None:
+            return _definitions(run_dir, args.definitions, console)
+        summary = conclude(
+            run_dir,
+            objectives=parse_objectives(args.slo) if args.slo else None,
+            reader_tok_s=args.reader_rate,
+        )
+    commands.show(out, summary, console)
+    return 0
+
+
+def _definitions(run_dir: Any, point: str, console: Console) -> int:
+    from specbench.conclude import summary_input
+    from specbench.metrics.summary import ledger_of
+    from specbench.report import wording
+    from specbench.report.ledger import account_text, value_text
+
+    key, rows, account = ledger_of(summary_input(run_dir), point)
+    cell = key.cell
+    console.print(
+        f"{key.point_id} on {cell.workload}, temperature {cell.temperature:g}, batch size "
+        f"{cell.batch_size}",
+        style="bold",
+        markup=False,
+    )
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for name in ("tool", "figure", "value", "why"):
+        table.add_column(name, overflow="fold", justify="right" if name == "value" else "left")
+    for row in rows:
+        table.add_row(row.tool, row.field, value_text(row.value), row.why)
+    console.print(table, markup=False)
+    console.print(account_text(account) or wording.MISSING, markup=False, soft_wrap=True)
+    return 0

@@ -1,0 +1,51 @@
+import dataclasses
+
+import pytest
+
+from specbench.metrics.goodput import parse_objectives
+from specbench.metrics.summary import Summary, summarise
+from specbench.report.document import Table
+from specbench.report.latency import latency
+from tests.unit.report.sample_runs import sample_input
+
+
+def tables(summary: Summary) -> list[Table]:
+    return [block for block in latency(summary) if isinstance(block, Table)]
+
+
+def test_three_series_and_the_lag_apart(summary: Summary) -> None:
+    first, second = tables(summary)
+    assert first.columns[2:] == ("TTFT", "TPOT", "chunk gap", "end to end", "sent late by")
+    assert all(row[-1] == "0.00 / 0.00" for row in first.rows)
+    assert second.columns[2:] == ("stall-free tok/s p50 / p1",)
+
+
+def test_an_open_loop_counts_from_when_a_request_was_due(summary: Summary) -> None:
+    (first, _) = tables(dataclasses.replace(summary, request_rate=2.0))
+    assert first.columns[-1] == "first token since due"
+
+
+def test_stated_limits_add_goodput_and_stalls() -> None:
+    given = dataclasses.replace(
+        sample_input(requests=15, batch_sizes=(1,)),
+        objectives=parse_objectives("ttft=100ms,tpot=9.5ms"),
+        reader_tok_s=200.0,
+    )
+    summary = summarise(given)
+    _, second = tables(summary)
+    assert second.columns[3:] == (
+        "stalled s at 200 tok/s",
+        "requests that stall",
+        "goodput (ttft <= 100 ms, tpot <= 9.5 ms)",
+        "good requests/s",
+    )
+    plain, best = second.rows
+    assert plain[4] == "15 of 15"
+    assert best[5].startswith("100 % [")
+    arm = summary.headline.arm
+    assert arm is not None
+    assert arm.goodput is not None
+    seconds = 15 / (arm.goodput.requests_s or 1)
+    assert seconds == pytest.approx(
+        sum(run.wall_ns for run in given.runs if run.point_id == arm.key.point_id) / 1e9
+    )
