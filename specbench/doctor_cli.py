@@ -62,7 +62,7 @@ def _add_pair(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--launch", metavar="ARGS", help="launch arguments of SGLang or vLLM")
     group.add_argument("--workload", default="default", metavar="NAME", help="text of the probe")
     group.add_argument(
-        "--requests", type=int, default=24, metavar="N", help="prompts of the probe (default 24)"
+        "--requests", type=int, default=36, metavar="N", help="prompts of the probe (default 36)"
     )
     group.add_argument(
         "--max-tokens", type=int, default=32, metavar="N", help="reply tokens each (default 32)"

@@ -44,7 +44,10 @@ QWEN_MOE: dict[str, Any] = {
     **SIZES, "head_dim": 24, "num_experts": 6, "num_experts_per_tok": 2,
     "moe_intermediate_size": 40, "norm_topk_prob": True, "mlp_only_layers": [1],
 }  # fmt: skip
-KINDS = ["full_attention", "sliding_attention"] * 2
+GPT_OSS: dict[str, Any] = {
+    **SIZES, "head_dim": 24, "num_local_experts": 6, "num_experts_per_tok": 2, "sliding_window": 5,
+    "rope_parameters": {**YARN, "truncate": False},
+}  # fmt: skip
 # name: transformers class, its config, arguments
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "llama3": ("Llama", {**SIZES, "rope_parameters": LLAMA3}),
@@ -80,10 +83,9 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
          "index_n_heads": 2, "indexer_types": ["full", "shared", "full", "full"],
          "rope_parameters": {"rope_type": "default", "rope_theta": 1000.0}},
     ),
-    "gpt_oss": (
-        "GptOss",
-        {**SIZES, "head_dim": 24, "num_local_experts": 6, "num_experts_per_tok": 2,
-         "sliding_window": 5, "rope_parameters": {**YARN, "truncate": False}},
+    "gpt_oss": ("GptOss", GPT_OSS),
+    "gpt_oss window shorter than a tree, tight clamp": (
+        "GptOss", {**GPT_OSS, "sliding_window": 2, "swiglu_limit": 0.8, "swiglu_alpha": 1.3}
     ),
 }  # fmt: skip
 

@@ -85,7 +85,7 @@ def engine_fault(name: str) -> Scenario:
         from specbench.workload import load_workload
 
         tell(f"# engine with the fault {name!r}, num_steps 3")
-        requests = load_workload("default").requests(24, SamplingParams(max_tokens=32))
+        requests = load_workload("default").requests(36, SamplingParams(max_tokens=32))
         loaded = load(read_subject(demo.TARGET, demo.DRAFT), requests)
         engine = Engine(loaded.pair, replace(CONFIG, max_batch_size=1))
         engine.configure(SpecConfig.chain(3), 1)

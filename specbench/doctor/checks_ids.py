@@ -95,13 +95,15 @@ def check_ids(subject: Subject) -> Iterator[Finding]:
     yield from _two_sets(subject, read)
     for written in read:
         yield from _each(subject, written)
-    claim = claim_of(subject)
-    if claim is not None and 0 in claim.physical:
+    claim, below = claim_of(subject), [w for w in read if min(w.ids) < 0]
+    if below or (claim is not None and 0 in claim.physical):
+        source = claim.source if claim else subject.draft.at(below[0].key)
+        named = claim.physical if claim else below[0].ids
         yield Finding(
             code="ids.embedding",
-            severity=Severity.WARNING,
+            severity=Severity.WARNING if claim else Severity.ERROR,
             title="One of the layers is physical 0, the embedding's output",
-            evidence=(Fact(text=f"physical {list(claim.physical)}", where=claim.source),),
+            evidence=(Fact(text=str(list(named)), where=source),),
             remedy="Compare with the ids of the training run; run without --static to score both.",
             score=0.8,
         )

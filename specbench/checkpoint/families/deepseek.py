@@ -18,7 +18,6 @@ from specbench.errors import CheckpointError
 from specbench.modelspec import AttentionSpec, ExpertSpec, LatentShape, LayerShape
 
 _TRAINING = ("aux_loss_alpha", "seq_aux", "output_router_logits", "ep_size", "router_aux_loss_coef")
-LATENT_EPS = 1e-6  # both inner norms, whatever rms_norm_eps says (Hugging Face; engine-spec 12.2)
 
 
 def latent_parts(keys: Keys) -> tuple[LayerShape, AttentionSpec]:

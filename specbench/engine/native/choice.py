@@ -29,8 +29,9 @@ def choose_kernels(
     """
     if config.kernels == "torch":
         return TORCH
-    reason = "it runs float32 on a CPU with one thread and widths that are multiples of 8"
-    found = native() if can_run(spec.shape, dtype, device) else Native(library=None, told="torch")
+    reason = "it runs Llama layers in float32, on a CPU with one thread, widths multiples of 8"
+    fits = spec.plain and can_run(spec.shape, dtype, device)
+    found = native() if fits else Native(library=None, told="torch")
     if found.library is None and config.kernels == "native":
         told = found.told.removeprefix("torch: ")
         raise ConfigError(

@@ -36,7 +36,7 @@ def steps(draw: st.DrawFn) -> StepTrace:
 sampling = st.builds(
     SamplingParams,
     temperature=st.floats(0, 100),
-    top_p=st.floats(0, 1),
+    top_p=st.floats(0, 1, exclude_min=True),
     seed=st.integers(),
     stop=st.lists(any_text, max_size=2).map(tuple),
     stop_token_ids=st.lists(small, max_size=2).map(tuple),

@@ -88,7 +88,7 @@ def test_tree_nodes_score_as_the_ends_of_their_own_chains(
                 torch.testing.assert_close(scores.logits[row], alone.logits[0])
                 torch.testing.assert_close(scores.features[row], alone.features[-1])
         # the accepted path is kept, and the sequence goes on as if it had never branched
-        accepted = PATHS[-1]
+        accepted = PATHS[5]
         for lane, prompt in enumerate(prompts):
             pool.keep(lane, len(prompt), accepted)
             chain = [*prompt, *(int(tree.tokens[lane, j]) for j in accepted), 99]
@@ -97,8 +97,9 @@ def test_tree_nodes_score_as_the_ends_of_their_own_chains(
             torch.testing.assert_close(then.logits, alone.logits)
 
 
-PARENTS = [-1, 0, 0, 1, 1, 2, 4]
-PATHS = [[0], [0, 1], [0, 2], [0, 1, 3], [0, 1, 4], [0, 2, 5], [0, 1, 4, 6]]
+# A node's slot is not its depth: the path 0, 3, 4, 5 has a column of slot 3 at depth 1.
+PARENTS = [-1, 0, 0, 0, 3, 4, 1]
+PATHS = [[0], [0, 1], [0, 2], [0, 3], [0, 3, 4], [0, 3, 4, 5], [0, 1, 6]]
 
 
 def a_tree(lanes: int) -> Tree:
@@ -133,11 +134,12 @@ def test_speculation_changes_no_token(name: str, tmp_path: Path) -> None:
     pair = replace(write_pair(tmp_path, skilled=False), target=written(name)[0])
     engine = new_engine(pair, max_batch_size=3)
     assert isinstance(engine.pair.target, DecoderTarget)
-    asked = [new_request(f"r{i}", prompt) for i, prompt in enumerate(prompts(3))]
+    assert engine.pair.device_facts["kernels"] == "torch"
+    asked = [new_request(f"r{i}", prompt, 12) for i, prompt in enumerate(prompts(3))]
     plain = [outcome.ids for outcome in drive(engine, asked)]
     assert all(plain)
     for spec in (SpecConfig.chain(3), SpecConfig(num_steps=3, topk=2, num_draft_tokens=6)):
-        for size in (1, 3):
+        for size in (1, 3):  # the exact-length form, and lanes of different lengths
             engine.configure(spec, size)
             assert [outcome.ids for outcome in drive(engine, asked)] == plain
 
