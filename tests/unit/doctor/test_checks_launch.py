@@ -8,9 +8,7 @@ from specbench.doctor.checks_launch import check_launch, parse_launch
 from specbench.doctor.findings import Severity, has_error
 from specbench.errors import ConfigError
 
-NUMBERS = (
-    "--speculative-num-steps {} --speculative-eagle-topk {} --speculative-num-draft-tokens {}"
-)
+NUMBERS = "--speculative-num-steps {} --speculative-eagle-topk {} --speculative-num-draft-tokens {}"
 
 
 def codes(text: str, arch: str = "") -> list[str]:
@@ -46,9 +44,18 @@ def test_consistent_numbers_give_nothing(numbers: tuple[int, int, int]) -> None:
         ("--kv-cache-dtype=fp8_e5m2", "launch.quantised"),
         ("--speculative-token-map hot.pt", "launch.ignored"),
         ("--speculative-colour blue", "launch.unread"),
-        ("""--speculative-config '{"model": "x", "num_speculative_tokens": 3}'""", "launch.algorithm"),
-        ("""--speculative-config '{"method": "eagle", "num_speculative_tokens": 3}'""", "launch.algorithm"),
-        ("""--speculative-config '{"method": "eagle3", "num_speculative_tokens": 0}'""", "launch.illegal"),
+        (
+            """--speculative-config '{"model": "x", "num_speculative_tokens": 3}'""",
+            "launch.algorithm",
+        ),
+        (
+            """--speculative-config '{"method": "eagle", "num_speculative_tokens": 3}'""",
+            "launch.algorithm",
+        ),
+        (
+            """--speculative-config '{"method": "eagle3", "num_speculative_tokens": 0}'""",
+            "launch.illegal",
+        ),
         ("""--speculative-config '{"method": "eagle3", "num_speculative_tokens": 3,
             "rejection_sample_method": "synthetic"}'""", "launch.lossy"),
     ],
