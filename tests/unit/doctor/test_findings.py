@@ -1,0 +1,72 @@
+"""Ranking, registration and output of findings."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from specbench.doctor.catalogue import check_code, kinds
+from specbench.doctor.findings import Fact, Finding, Severity, has_error, rank, to_json
+from specbench.doctor.report import explain, markdown, verdict_line
+from specbench.errors import ConfigError
+
+
+def finding(
+    code: str = "fc.width", severity: Severity = Severity.ERROR, score: float = 0.5
+) -> Finding:
+    return Finding(
+        code=code,
+        severity=severity,
+        title="fc | reads <b>",
+        evidence=(Fact(text="[256, 512]", where="draft: fc.weight"),),
+        remedy="Name as many layers.",
+        figures={"fc_in": 512, "share": 0.25},
+        claims="physical [2, 4]",
+        score=score,
+    )
+
+
+def test_severity_comes_before_score() -> None:
+    low, high = finding("ids.range", score=0.1), finding("ids.order", Severity.NOTE, 1.0)
+    best = finding("map.direct", score=0.9)
+    assert rank([high, low, best, best]) == (best, low, high)
+    assert has_error([high, low])
+    assert not has_error([high])
+
+
+def test_a_code_must_be_registered() -> None:
+    with pytest.raises(KeyError):
+        finding("nonsense")
+    with pytest.raises(ValueError, match="score"):
+        finding(score=1.5)
+    assert finding("wiring.anything").failures
+    with pytest.raises(ConfigError, match=r"fc\.width"):
+        check_code("fc.widht")
+
+
+def test_every_failure_of_the_specification_has_a_code() -> None:
+    """F1 to F60, but for M-RoPE's and such there is always a shape at least."""
+    known = {failure for kind in kinds().values() for failure in kind.failures}
+    assert {f"F{n}" for n in range(1, 61)} <= known
+    assert all(kind.why for kind in kinds().values())
+
+
+def test_json_is_plain() -> None:
+    table = json.loads(json.dumps(to_json(finding()), allow_nan=False))
+    assert table["failures"] == ["F6", "F7", "F37"]
+    assert table["evidence"] == [{"text": "[256, 512]", "where": "draft: fc.weight"}]
+
+
+def test_explanation_and_markdown() -> None:
+    told = explain([finding()], "fc.width")
+    for part in ("F6, F7, F37", "draft: fc.weight: [256, 512]", "share 0.25", "To do: Name"):
+        assert part in told
+    assert "was not found here" in explain([], "fc.width")
+    text = markdown([finding(), finding("ids.order", Severity.NOTE)], ["all right"])
+    assert "fc \\| reads &lt;b>" in text
+    assert "<b>" not in text
+    assert "- all right" in text
+    assert "### fc.width" in text
+    assert "### ids.order" not in text
+    assert verdict_line([finding("ids.order", Severity.NOTE)]) == "1 note; no fault shown."

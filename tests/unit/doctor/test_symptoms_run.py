@@ -1,0 +1,102 @@
+"""Shapes in a run directory: steps made with a fault show it, those without do not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from specbench.doctor.findings import Severity
+from specbench.doctor.symptoms import diagnose
+from specbench.doctor.symptoms_run import check_control, read_run
+from specbench.errors import ConfigError, OutputError
+from specbench.estimate import Evidence
+from specbench.request import Request
+from specbench.store import RunDir
+from specbench.trace import ArmRun, Chunk, Finish, RequestTrace, StepTrace, Usage
+from tests.unit.data.killed_writer import RUN
+
+DEPTH = 3
+Chance = Callable[[int, int, str], float]  # step since prefill, context, category
+
+
+def trace(rng: np.random.Generator, index: int, chance: Chance, batch: int) -> RequestTrace:
+    """A request of 60 steps at contexts from 64 to some 250 tokens."""
+    category = ("code", "prose")[index % 2]
+    name, committed, steps = f"{category}-{index}", 64, []
+    for cycle in range(60):
+        share = chance(cycle, committed, category)
+        kept = min(DEPTH, int(rng.geometric(1 - share)) - 1)
+        steps.append(
+            StepTrace(
+                batch_step=cycle, batch=batch, committed=committed, drafted=DEPTH, depth=DEPTH,
+                accepted=kept, emitted=kept + 1, verify_ns=2_000_000,
+            )
+        )  # fmt: skip
+        committed += kept + 1
+    return RequestTrace(
+        request=Request(request_id=name, prompt=name, prompt_id=name, category=category),
+        due_ns=0, sent_ns=0, end_ns=1000,
+        chunks=(Chunk(at_ns=10, tokens=1), Chunk(at_ns=1000, tokens=committed - 64)),
+        steps=tuple(steps), finish=Finish.LENGTH, evidence=Evidence.STEPS,
+        usage=Usage(completion_tokens=committed - 63),
+    )  # fmt: skip
+
+
+def write(folder: Path, *arms: tuple[int, Chance], seed: int = 1) -> Path:
+    """A run with an arm per batch size, 30 requests each."""
+    rng = np.random.default_rng(seed)
+    with RunDir.create(folder, RUN) as run:
+        for batch, chance in arms:
+            requests = tuple(trace(rng, i, chance, batch) for i in range(30))
+            run.save_block(
+                ArmRun(point_id="k3", workload="w", batch_size=batch, temperature=0.0, block=0,
+                       started_ns=0, wall_ns=1, requests=requests)
+            )  # fmt: skip
+        run.finish()
+    return folder
+
+
+def healthy(cycle: int, context: int, category: str) -> float:
+    return 0.75
+
+
+@pytest.mark.parametrize(
+    ("chance", "shape"),
+    [
+        (healthy, "shape.none"),
+        (lambda cycle, context, category: 0.75 if cycle == 0 else 0.4, "shape.cycle"),
+        (lambda cycle, context, category: 0.75 if context < 128 else 0.45, "shape.long"),
+        (lambda cycle, context, category: 0.85 if category == "code" else 0.6, "shape.category"),
+    ],
+)
+def test_shapes_of_a_run(tmp_path: Path, chance: Chance, shape: str) -> None:
+    seen, break_even = read_run(write(tmp_path / "run", (1, chance)))
+    assert break_even is None
+    assert shape in [f.code for f in diagnose(seen)]
+
+
+def test_a_batch_that_accepts_less_is_a_shape(tmp_path: Path) -> None:
+    seen, _ = read_run(write(tmp_path / "run", (1, healthy), (4, lambda *_: 0.5)))
+    assert [f.code for f in diagnose(seen)] == ["shape.batch"]
+
+
+def test_a_control_shows_a_difference_or_says_that_none_was(tmp_path: Path) -> None:
+    seen, _ = read_run(write(tmp_path / "a", (1, healthy)))
+    same, _ = read_run(write(tmp_path / "b", (1, healthy), seed=2))
+    worse, _ = read_run(write(tmp_path / "c", (1, lambda *_: 0.5)))
+    assert check_control(seen, same, "graph").severity is Severity.NOTE
+    found = check_control(seen, worse, "graph")
+    assert (found.code, found.severity) == ("shape.graph", Severity.WARNING)
+    assert check_control(seen, worse, "template").code == "shape.control"
+    with pytest.raises(ConfigError, match="graph, batch"):
+        check_control(seen, same, "moon")
+
+
+def test_a_run_without_drafts_is_refused(tmp_path: Path) -> None:
+    with RunDir.create(tmp_path / "run", RUN) as run:
+        run.finish()
+    with pytest.raises(OutputError, match="no request that drafted"):
+        read_run(tmp_path / "run")
