@@ -1,0 +1,128 @@
+"""``specbench doctor``: exit codes, outputs, and what is kept when it breaks off."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from specbench import demo
+from specbench.cli import main
+from specbench.doctor import checks_wiring
+from specbench.errors import EngineError
+
+OVERRIDE = "--speculative-num-steps 1 --speculative-eagle-topk 1 --speculative-num-draft-tokens 16"
+
+
+def test_static_healthy(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--static"]) == 0
+    assert "1 note; no fault shown." in capsys.readouterr().out
+
+
+def test_static_needs_no_torch() -> None:
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        "from specbench.cli import main; sys.exit(main(['doctor', '--static']))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_an_error_is_exit_code_1_in_every_output(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    section = tmp_path / "doctor.md"
+    words = ["doctor", "--launch", OVERRIDE, "--markdown", str(section)]
+    assert main([*words, "--json"]) == 1
+    table = json.loads(capsys.readouterr().out)
+    assert [f["code"] for f in table["findings"]] == ["launch.override"]
+    assert table["stopped"] == ""
+    assert "launch.override" in section.read_text()
+    assert main([*words, "--explain", "launch.override"]) == 1
+    assert "asked 16, resolved 2" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_narrow_terminal_loses_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    assert main(["doctor", "--launch", OVERRIDE]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 40
+    assert "silently becomes 2" in " ".join(" ".join(lines).split())
+
+
+def test_a_broken_off_probe_keeps_what_was_learned(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(*_: object) -> None:
+        raise EngineError("the probe broke.")
+
+    monkeypatch.setattr(checks_wiring, "load", broken)
+    assert main(["doctor"]) == 3
+    seen = capsys.readouterr()
+    assert "ids.engines" in seen.out
+    assert "the probe broke." in seen.err
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(checks_wiring, "load", interrupted)
+    assert main(["doctor"]) == 3
+    assert "interrupted" in capsys.readouterr().err
+
+
+def test_wrong_files_are_said_before_any_probe(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(demo.DRAFT, tmp_path / "d")
+    config = json.loads((tmp_path / "d" / "config.json").read_text())
+    config["target_hidden_size"] = 512
+    (tmp_path / "d" / "config.json").write_text(json.dumps(config))
+    assert main(["doctor", "--target", str(demo.TARGET), "--draft", str(tmp_path / "d")]) == 1
+    told = capsys.readouterr().out
+    assert "draft.target" in told
+    assert "probe was left out" in told
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--target", "x"], "go together"),
+        (["--control", "graph=x"], "--control needs --run"),
+        (["--steps", "3"], "--steps needs --per-position"),
+        (["--explain", "nonsense"], "is not a code"),
+        (["--requests", "0"], "--requests 0"),
+        (["--target", "/none", "--draft", "/none", "--static"], "/none"),
+        (["--per-position", "a,b"], "--per-position"),
+        (["--static", "--capture-ids", "a"], "--capture-ids"),
+        (["--static", "--engine", "tgi"], "not a known code base"),
+        (["--run", "/none"], "/none"),
+        (["--workload", "/none"], "/none"),
+    ],
+)
+def test_wrong_use(words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", *words]) == 2
+    assert told in " ".join(capsys.readouterr().err.split())
+
+
+def test_gap(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["doctor", "gap", "--train-accuracy", "0.747", "--framework", "specforge"]
+    assert main([*words, "--num-steps", "5"]) == 0
+    told = capsys.readouterr().out
+    assert "accept length of 3.27" in told
+    assert "not measured" in told
+    assert main([*words, "--json", "--engine", "0.6"]) == 0
+    assert json.loads(capsys.readouterr().out)["code"] == "gap.split"
+    assert main([*words, "--full", "1.5"]) == 2
+
+
+def test_symptoms_and_ids(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--per-position", "0.36,0.13,0.05", "--steps", "4000"]) == 0
+    assert "shape.first" in capsys.readouterr().out
+    assert main(["doctor", "ids", "--layers", "8"]) == 0
+    assert "sglang" in capsys.readouterr().out
