@@ -138,10 +138,7 @@ def _lowest(parts: Sequence[Part], by: str) -> tuple[Part, Part] | None:
         high = max(known, key=lambda p: p.length.value)
         low = min(known, key=lambda p: p.length.value)
     elif by == "cycle":
-        high, low = known[0], min(known[1:], key=lambda p: p.length.value)
-        best = max(known[1:], key=lambda p: p.length.value)
-        if _surely_below(high, best):
-            high, low = best, high
+        low, high = sorted(known, key=lambda p: p.length.value)
     else:
         high, low = known[0], known[-1]
     return (high, low) if _surely_below(low, high) else None

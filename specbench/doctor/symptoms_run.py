@@ -11,19 +11,23 @@ from specbench.doctor.symptoms_causes import causes_of
 from specbench.doctor.symptoms_data import Observed, Part, Share
 from specbench.errors import ConfigError, OutputError
 from specbench.estimate import Estimate
-from specbench.metrics.acceptance import accept_length
+from specbench.metrics.acceptance import accept_length, clustered
 from specbench.metrics.arms import Arm, gather
 from specbench.metrics.breakdowns import Breakdown, breakdowns
+from specbench.metrics.stats import log_linear
 from specbench.metrics.sums import RequestSums
 from specbench.store import RunDir
 
 BASE = "base"
 CONTROLS = ("graph", "batch", "rank", "cache", "template", "temperature", "quantisation")
+NEXT = 4
 _Z = 1.96
 
 
 def read_run(path: Path) -> tuple[Observed, float | None]:
-    """The point with the most verify steps, pooled over its batch sizes, at the first temperature.
+    """The chain with the most verify steps at the lowest temperature, over all batch sizes.
+
+    Without a chain a tree is taken: its conditional shares are those of its best branch.
 
     Returns:
         What was counted, and the break-even accept length where step times are known.
@@ -39,7 +43,10 @@ def read_run(path: Path) -> tuple[Observed, float | None]:
             f"{path} holds no request that drafted.",
             expected="A run with a point other than the baseline, and per-request counts.",
         )
-    best = max(drafting, key=lambda a: _steps(a.requests)).key
+    coldest = min(arm.key.cell.temperature for arm in drafting)
+    cold = [arm for arm in drafting if arm.key.cell.temperature == coldest]
+    chains = [arm for arm in cold if all(r.drafted == r.depth for r in arm.requests)]
+    best = max(chains or cold, key=lambda a: _steps(a.requests)).key
     chosen = [
         arm
         for arm in drafting
@@ -52,7 +59,8 @@ def _observed(path: Path, point: str, chosen: Sequence[Arm]) -> Observed:
     requests = tuple(r for arm in chosen for r in arm.requests)
     rows = breakdowns(requests)
     batches = {arm.key.cell.batch_size for arm in chosen}
-    parts = {by: _parts(rows, by) for by in ("category", "context", "cycle")}
+    parts = {by: _parts(rows, by) for by in ("category", "context")}
+    parts["cycle"] = _first_and_next(requests)
     if len(batches) > 1:
         parts["batch"] = tuple(
             Part(
@@ -76,6 +84,28 @@ def _observed(path: Path, point: str, chosen: Sequence[Arm]) -> Observed:
         steps=_steps(requests),
         depth=len(conditional) or None,
     )
+
+
+def _first_and_next(requests: Sequence[RequestSums]) -> tuple[Part, ...]:
+    """Step 1 and steps 2 to 4 since the prefill, of the same requests.
+
+    Later steps are left out: only requests that accept poorly have many, so acceptance seems to
+    fall with every step even where nothing is wrong.
+    """
+    known = [r for r in requests if len(r.trace.steps) >= NEXT]
+    parts = []
+    for key, cut in (("1", slice(0, 1)), (f"2-{NEXT}", slice(1, NEXT))):
+        rows = clustered(known, lambda r, cut=cut: _emitted(r, cut))  # type: ignore[misc]  # bound now
+        interval = log_linear(rows, (1, -1)) if known else None
+        if interval is not None:
+            share = Share(value=interval.value, low=interval.low, high=interval.high)
+            parts.append(Part(key=key, length=share, steps=int(rows[:, 1].sum())))
+    return tuple(parts)
+
+
+def _emitted(request: RequestSums, cut: slice) -> tuple[int, int]:
+    steps = request.trace.steps[cut]
+    return sum(step.accepted + 1 for step in steps), len(steps)
 
 
 def _of_batch(arms: Iterable[Arm], size: int) -> tuple[RequestSums, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -100,3 +101,26 @@ def test_a_run_without_drafts_is_refused(tmp_path: Path) -> None:
         run.finish()
     with pytest.raises(OutputError, match="no request that drafted"):
         read_run(tmp_path / "run")
+
+
+def test_hard_requests_with_many_steps_are_no_decay(tmp_path: Path) -> None:
+    """Of a mixture only the hard requests have late steps; that is not a fault of late steps."""
+    rng = np.random.default_rng(3)
+    made = []
+    for index in range(40):
+        share = 0.9 if index % 2 else 0.4
+        whole = trace(rng, index, lambda *_, s=share: s, 1)
+        kept, tokens = [], 0
+        for step in whole.steps:
+            if tokens < 40:
+                kept.append(step)
+                tokens += step.emitted
+        made.append(replace(whole, steps=tuple(kept)))
+    with RunDir.create(tmp_path / "run", RUN) as run:
+        run.save_block(
+            ArmRun(point_id="k3", workload="w", batch_size=1, temperature=0.0, block=0,
+                   started_ns=0, wall_ns=1, requests=tuple(made))
+        )  # fmt: skip
+        run.finish()
+    seen, _ = read_run(tmp_path / "run")
+    assert "shape.cycle" not in [f.code for f in diagnose(seen)]
