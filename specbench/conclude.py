@@ -18,11 +18,11 @@ from specbench.errors import ConfigError, OutputError
 from specbench.estimate import Caveat
 from specbench.grid import Dropped
 from specbench.grown_file import whole_lines
-from specbench.metrics.arms import ArmKey, key_of
+from specbench.metrics.arms import ArmKey, gather, key_of
 from specbench.metrics.goodput import Objectives, parse_objectives
 from specbench.metrics.gpu_track import Samples
 from specbench.metrics.lossless import Gap, Lossless
-from specbench.metrics.summary import Summary, SummaryInput, judge_all, summarise
+from specbench.metrics.summary import Arms, Summary, SummaryInput, judge_all, summarise
 from specbench.report.bundle import files
 from specbench.store import RunDir
 from specbench.trace import ArmRun
@@ -67,12 +67,13 @@ def conclude(
         objectives=objectives or given.objectives,
         reader_tok_s=reader_tok_s or given.reader_tok_s,
     )
+    arms = gather(given.runs)
     if gap is not None:
-        verdicts = judge_all(given, gap)
+        verdicts = judge_all(given, gap, arms)
         run_dir.write(VERDICTS, _dump(verdicts))
     else:
-        verdicts = _saved(run_dir, given)
-    summary = summarise(dataclasses.replace(given, lossless=verdicts))
+        verdicts = _saved(run_dir, given, arms)
+    summary = summarise(dataclasses.replace(given, lossless=verdicts), arms)
     dropped = [
         load_strict(Dropped, gone, source="run.json: dropped")
         for gone in run_dir.run_json["dropped"]
@@ -170,9 +171,9 @@ def _dump(verdicts: Mapping[ArmKey, Lossless]) -> str:
     return json.dumps(rows, indent=1)
 
 
-def _saved(run_dir: RunDir, given: SummaryInput) -> dict[ArmKey, Lossless]:
+def _saved(run_dir: RunDir, given: SummaryInput, arms: Arms) -> dict[ArmKey, Lossless]:
     """Fresh verdicts from the tokens, with saved ones where they compared as many outputs."""
-    fresh = judge_all(given)
+    fresh = judge_all(given, arms=arms)
     path = run_dir.path / VERDICTS
     if not path.is_file():
         return fresh

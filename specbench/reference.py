@@ -15,6 +15,7 @@ from specbench.config import load_strict
 from specbench.errors import ConfigError, OutputError
 from specbench.fingerprint import fingerprint, topics
 from specbench.journal import write_atomically
+from specbench.metrics.arms import gather
 from specbench.metrics.curves import Curve, curves
 from specbench.metrics.summary import summarise
 from specbench.rows import plain
@@ -55,7 +56,8 @@ def save(reference: Reference, path: Path) -> None:
 def _of_run(path: Path) -> Reference:
     with RunDir.open(path) as run_dir:
         given = summary_input(run_dir)
-        found = curves(summarise(given), given.runs)
+        arms = gather(given.runs)
+        found = curves(summarise(given, arms), arms)
         return Reference(
             fingerprint=fingerprint(run_dir.run_json),
             topics=topics(run_dir.run_json),

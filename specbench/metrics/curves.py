@@ -7,13 +7,12 @@ from dataclasses import dataclass
 
 from specbench.estimate import Estimate, Severity
 from specbench.metrics.acceptance import as_estimate, clustered, weakest
-from specbench.metrics.arms import Arm, ArmKey, gather
+from specbench.metrics.arms import Arm, ArmKey
 from specbench.metrics.figures import ALL, ArmResult, Figures
 from specbench.metrics.speedup import paired
 from specbench.metrics.stats import log_linear
 from specbench.metrics.summary import Summary
 from specbench.metrics.sums import RequestSums
-from specbench.trace import ArmRun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,9 +59,8 @@ class Curve:
     timings: tuple[Timing, ...]
 
 
-def curves(summary: Summary, runs: Sequence[ArmRun]) -> tuple[Curve, ...]:
+def curves(summary: Summary, arms: Mapping[ArmKey, Arm]) -> tuple[Curve, ...]:
     """The curves of every arm and of its categories, in the order of the summary."""
-    arms = gather(runs)
     return tuple(
         _curve(result, figures, arms[result.key], _plain(summary, arms, result))
         for result in summary.arms

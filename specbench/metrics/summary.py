@@ -89,13 +89,16 @@ class Summary:
         return next((arm for arm in self.of_cell(cell) if arm.spec.is_baseline), None)
 
 
-def summarise(given: SummaryInput) -> Summary:
-    """Compute the summary.
+Arms = Mapping[ArmKey, Arm]
+
+
+def summarise(given: SummaryInput, arms: Arms | None = None) -> Summary:
+    """Compute the summary; ``arms`` are the gathered runs, where the caller has them.
 
     Raises:
         OutputError: no block was measured, or a block names a point that ``points`` lacks.
     """
-    arms = gather(given.runs)
+    arms = gather(given.runs) if arms is None else arms
     if not any(arm.measured for arm in arms.values()):
         raise OutputError(
             "The run holds no measured request.",
@@ -103,8 +106,13 @@ def summarise(given: SummaryInput) -> Summary:
             todo="Run the sweep, or go on with it by --resume.",
         )
     cells = _cells(given, arms)
-    if any(key not in given.lossless for key in arms):
-        given = replace(given, lossless={**judge_all(given), **given.lossless})
+    if any(
+        arm.key not in given.lossless
+        for found in cells.values()
+        for arm in found
+        if arm is not _baseline(given, found)
+    ):
+        given = replace(given, lossless={**judge_all(given, arms=arms), **given.lossless})
     results = {cell: _results(given, found) for cell, found in cells.items()}
     bests = tuple(best_of(cell, found, arms) for cell, found in results.items())
     return Summary(
@@ -158,7 +166,7 @@ def ledger_of(
             expected=f"One of {', '.join(dict.fromkeys(key.point_id for key in spec)) or 'none'}.",
         )
     key = found[0]
-    if not point and (best := summarise(given).headline.arm) is not None:
+    if not point and (best := summarise(given, arms).headline.arm) is not None:
         key = best.key
     arm = arms[key]
     return key, definitions(arm.runs, given.points[key.point_id]), token_account(arm.requests)
@@ -170,14 +178,17 @@ def _ledger(best: Best, arms: Mapping[ArmKey, Arm]) -> tuple[Definition, ...]:
     return definitions(arms[best.arm.key].runs, best.arm.spec)
 
 
-def judge_all(given: SummaryInput, gap: Gap | None = None) -> dict[ArmKey, Lossless]:
+def judge_all(
+    given: SummaryInput, gap: Gap | None = None, arms: Arms | None = None
+) -> dict[ArmKey, Lossless]:
     """The verdict of every speculative arm that has a baseline; ``gap`` settles near-ties.
 
     A sampled arm that was verified by a lossy rule needs no baseline to be called lossy.
     """
     verdicts: dict[ArmKey, Lossless] = {}
     loss = next((c.text for c in given.caveats.get("", ()) if c.code == LOSSY_THRESHOLDS), "")
-    for found in _cells(given, gather(given.runs)).values():
+    arms = gather(given.runs) if arms is None else arms
+    for found in _cells(given, arms).values():
         baseline, again = _baseline(given, found), _again(given, found)
         control = None
         if baseline is not None and again is not None:

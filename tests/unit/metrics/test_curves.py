@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from specbench.config import SpecConfig
+from specbench.metrics.arms import gather
 from specbench.metrics.curves import curves, survival_estimates
 from specbench.metrics.summary import summarise
 from specbench.metrics.sums import complete_sums
@@ -13,7 +14,10 @@ POINTS = (SpecConfig.baseline(), SpecConfig.chain(3))
 
 def test_a_curve_holds_what_its_figures_rest_on() -> None:
     given = sample_input(requests=20, points=POINTS, batch_sizes=(1,))
-    found = {(one.key.point_id, one.category): one for one in curves(summarise(given), given.runs)}
+    found = {
+        (one.key.point_id, one.category): one
+        for one in curves(summarise(given), gather(given.runs))
+    }
     total = found["k3", "all"]
     assert total.accept_length is not None
     tokens, steps = (sum(getattr(u, name) for u in total.units) for name in ("tokens", "steps"))
