@@ -15,7 +15,7 @@ from rich.table import Table
 from specbench import demo
 from specbench.config import EngineConfig
 from specbench.errors import ConfigError
-from specbench.journal import replacing
+from specbench.journal import write_atomically
 from specbench.metrics.stats import Interval, log_linear
 from specbench.request import SamplingParams
 from specbench.workload import load_workload
@@ -68,8 +68,7 @@ def _probe(args: argparse.Namespace) -> int:
             )
     facts = measured(args)
     if args.json:
-        with replacing(Path(args.json)) as file:
-            file.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+        write_atomically(Path(args.json), json.dumps(facts, indent=2) + "\n")
     _show(facts)
     return 0
 
