@@ -10,8 +10,9 @@ from specbench.checkpoint.draft_names import layer_prefix, with_canonical_names
 from specbench.checkpoint.draft_tensors import MAPS, TIED, UPPER_NORMS, check_draft_tensors
 from specbench.checkpoint.folder import Folder, open_folder
 from specbench.checkpoint.formats import Captured, ConfigTables, find_format
-from specbench.checkpoint.keys import FLOATS, Keys, dtype_name, layer_shape, rope
+from specbench.checkpoint.keys import FLOATS, Keys, dtype_name, rope
 from specbench.checkpoint.latent import MARK, latent_shape
+from specbench.checkpoint.layer_rules import layer_shape
 from specbench.checkpoint.vocab_map import check_vocab_map
 from specbench.errors import CheckpointError
 from specbench.modelspec import DraftSpec, TargetSpec

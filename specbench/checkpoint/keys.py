@@ -16,7 +16,6 @@ from specbench.estimate import Caveat, Severity
 from specbench.modelspec import LayerShape, RopeSpec
 
 FLOATS = ("F64", "F32", "F16", "BF16")
-FULL = "full_attention"
 MOST = 2**40  # no size of a model is larger; sums and products of such stay printable
 
 
@@ -117,67 +116,6 @@ class Keys:
             raise CheckpointError(f"{self.source}: key {name!r} is missing.")
         self.note("config_default", f"{self.source}: {name} is absent, {default} is taken")
         return default
-
-
-def layer_shape(keys: Keys) -> LayerShape:
-    """The sizes of a Llama layer; head_dim defaults to hidden / heads.
-
-    Raises:
-        CheckpointError: a size is missing, does not divide, or asks for what is not supported.
-    """
-    hidden, heads = keys.integer("hidden_size"), keys.integer("num_attention_heads")
-    kv_heads = keys.integer("num_key_value_heads", heads)
-    if keys.raw("head_dim") is not None:
-        head_dim = keys.integer("head_dim")
-    elif hidden % heads:
-        raise CheckpointError(f"{keys.source}: hidden_size={hidden} / num_attention_heads={heads}.")
-    else:
-        head_dim = hidden // heads
-    if heads % kv_heads or head_dim % 2:
-        raise CheckpointError(
-            f"{keys.source}: num_attention_heads={heads}, num_key_value_heads={kv_heads}, "
-            f"head_dim={head_dim}.",
-            expected="Query heads a multiple of key heads, and an even head_dim.",
-        )
-    common_rules(keys)
-    return LayerShape(
-        hidden=hidden,
-        heads=heads,
-        kv_heads=kv_heads,
-        head_dim=head_dim,
-        inner=keys.integer("intermediate_size"),
-        eps=keys.number("rms_norm_eps", 1e-6),
-    )
-
-
-def common_rules(keys: Keys) -> None:
-    """What every layer of ours asks of a config: SwiGLU, no biases, full attention, plain weights.
-
-    Raises:
-        CheckpointError: the config asks for something else.
-    """
-    keys.must_be("hidden_act", "silu")
-    keys.must_be("attention_bias", False, None)
-    keys.must_be("mlp_bias", False, None)
-    keys.must_be("sliding_window", None)
-    keys.must_be("use_sliding_window", False, None)
-    keys.raw("max_window_layers")  # means something only with a sliding window
-    kinds, layers = keys.raw("layer_types"), keys.integer("num_hidden_layers")
-    if kinds is not None and not (
-        isinstance(kinds, list) and len(kinds) == layers and set(map(str, kinds)) == {FULL}
-    ):
-        raise CheckpointError(
-            f"{keys.source}: layer_types={shown(kinds)} is not supported.",
-            expected=f"{FULL} for each of {layers} layers.",
-        )
-    quantised = keys.raw("quantization_config")
-    if quantised is not None:
-        method = quantised.get("quant_method", "?") if isinstance(quantised, Mapping) else "?"
-        raise CheckpointError(
-            f"{keys.source}: quantization_config: the weights are quantised ({shown(method)}).",
-            expected="Plain float64, float32, float16 or bfloat16 weights.",
-            todo="Point to the checkpoint that it was quantised from.",
-        )
 
 
 def rope(keys: Keys) -> RopeSpec:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from specbench.checkpoint.draft_names import layer_prefix
-from specbench.checkpoint.keys import Keys, common_rules
+from specbench.checkpoint.keys import Keys
+from specbench.checkpoint.layer_rules import common_rules
 from specbench.errors import CheckpointError
 from specbench.modelspec import LatentShape, LayerShape
 
@@ -26,22 +27,32 @@ def latent_shape(keys: Keys) -> tuple[LayerShape, LatentShape]:
     """
     for name in _EXPERT_KEYS:
         keys.raw(name)
-    for name in ("num_key_value_heads", "head_dim", "qk_head_dim"):
-        keys.raw(name)  # follow from the parts
     keys.must_be("rope_interleave", True)
     common_rules(keys)
-    latent = LatentShape(
-        q_rank=keys.integer("q_lora_rank"),
-        kv_rank=keys.integer("kv_lora_rank"),
-        nope=keys.integer("qk_nope_head_dim"),
-        rope=keys.integer("qk_rope_head_dim"),
-        value=keys.integer("v_head_dim"),
-    )
+    shape, latent = latent_sizes(keys, keys.integer("q_lora_rank"))
     if latent.nope % 2 or latent.rope % 2 or latent.value > latent.nope + latent.rope:
         raise CheckpointError(
             f"{keys.source}: head parts {latent.nope} and {latent.rope}, value {latent.value}.",
             expected="Even parts, and a value head no wider than both together.",
         )
+    return shape, latent
+
+
+def latent_sizes(keys: Keys, q_rank: int) -> tuple[LayerShape, LatentShape]:
+    """Layer and latent sizes as written, for a draft or a target; checks are the caller's.
+
+    Raises:
+        CheckpointError: a size is missing.
+    """
+    for name in ("num_key_value_heads", "head_dim", "qk_head_dim"):
+        keys.raw(name)  # follow from the parts
+    latent = LatentShape(
+        q_rank=q_rank,
+        kv_rank=keys.integer("kv_lora_rank"),
+        nope=keys.integer("qk_nope_head_dim"),
+        rope=keys.integer("qk_rope_head_dim"),
+        value=keys.integer("v_head_dim"),
+    )
     heads = keys.integer("num_attention_heads")
     shape = LayerShape(
         hidden=keys.integer("hidden_size"),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from specbench.checkpoint.folder import Folder
 from specbench.checkpoint.keys import Keys, shown
+from specbench.checkpoint.layer_rules import UNQUANTISED, no_quantisation
 from specbench.errors import CheckpointError
 from specbench.modelspec import LLAMA_ATTENTION, AttentionSpec, ExpertSpec, LayerShape, RopeSpec
 
@@ -43,60 +44,14 @@ class Family:
     unwrap: Callable[[Folder], tuple[Folder, tuple[str, ...]]] | None = None
 
 
-def head_shape(keys: Keys, *, head_dim: int | None = None) -> LayerShape:
-    """Sizes of a layer with grouped-query attention and SwiGLU.
-
-    Args:
-        keys: the config.
-        head_dim: the family's width of a head where the config names none; None means
-            hidden / heads.
-
-    Raises:
-        CheckpointError: a size is missing or does not divide.
-    """
-    hidden, heads = keys.integer("hidden_size"), keys.integer("num_attention_heads")
-    kv_heads = keys.integer("num_key_value_heads", heads)
-    if keys.raw("head_dim") is not None:
-        width = keys.integer("head_dim")
-    elif head_dim is not None:
-        width = keys.integer("head_dim", head_dim)
-    elif hidden % heads:
-        raise CheckpointError(f"{keys.source}: hidden_size={hidden} / num_attention_heads={heads}.")
-    else:
-        width = hidden // heads
-    if heads % kv_heads or width % 2:
-        raise CheckpointError(
-            f"{keys.source}: num_attention_heads={heads}, num_key_value_heads={kv_heads}, "
-            f"head_dim={width}.",
-            expected="Query heads a multiple of key heads, and an even head_dim.",
-        )
-    return LayerShape(
-        hidden=hidden,
-        heads=heads,
-        kv_heads=kv_heads,
-        head_dim=width,
-        inner=keys.integer("intermediate_size"),
-        eps=keys.number("rms_norm_eps", 1e-6),
-    )
-
-
-def plain_weights(
-    keys: Keys, todo: str = "Point to the checkpoint that it was quantised from."
-) -> None:
+def plain_weights(keys: Keys, todo: str = UNQUANTISED) -> None:
     """SwiGLU with silu, and no quantised weights.
 
     Raises:
         CheckpointError: the config asks for something else.
     """
     keys.must_be("hidden_act", "silu")
-    quantised = keys.raw("quantization_config")
-    if quantised is not None:
-        method = quantised.get("quant_method", "?") if isinstance(quantised, Mapping) else "?"
-        raise CheckpointError(
-            f"{keys.source}: quantization_config: the weights are quantised ({shown(method)}).",
-            expected="Plain float64, float32, float16 or bfloat16 weights.",
-            todo=todo,
-        )
+    no_quantisation(keys, todo)
 
 
 def windows(keys: Keys, default: Callable[[int], bool]) -> tuple[int | None, ...]:

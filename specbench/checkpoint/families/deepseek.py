@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from specbench.checkpoint.families.base import (
     Family,
     Parts,
@@ -13,45 +15,34 @@ from specbench.checkpoint.families.base import (
     without_experts,
 )
 from specbench.checkpoint.keys import Keys
+from specbench.checkpoint.latent import latent_sizes
 from specbench.checkpoint.rope import read_rope
 from specbench.errors import CheckpointError
-from specbench.modelspec import AttentionSpec, ExpertSpec, LatentShape, LayerShape
+from specbench.modelspec import AttentionSpec, ExpertSpec
 
 _TRAINING = ("aux_loss_alpha", "seq_aux", "output_router_logits", "ep_size", "router_aux_loss_coef")
 
 
-def latent_parts(keys: Keys) -> tuple[LayerShape, AttentionSpec]:
-    """Sizes of layer and latent attention.
+def latent_parts(keys: Keys) -> Parts:
+    """Layer, rotation and latent attention; the family adds its experts.
 
     Raises:
-        CheckpointError: a size is missing, or the rotated part is odd.
+        CheckpointError: a size is missing, the rotated part is odd, or the weights are not plain.
     """
-    for name in ("num_key_value_heads", "head_dim", "qk_head_dim"):
-        keys.raw(name)  # follow from the parts
     keys.must_be("attention_bias", False, None)
     keys.must_be("mlp_bias", False, None)
-    latent = LatentShape(
-        q_rank=natural(keys, "q_lora_rank"),
-        kv_rank=keys.integer("kv_lora_rank"),
-        nope=keys.integer("qk_nope_head_dim"),
-        rope=keys.integer("qk_rope_head_dim"),
-        value=keys.integer("v_head_dim"),
-    )
+    shape, latent = latent_sizes(keys, natural(keys, "q_lora_rank"))
     if latent.rope % 2 or latent.kv_rank % 2:
         raise CheckpointError(
             f"{keys.source}: qk_rope_head_dim={latent.rope}, kv_lora_rank={latent.kv_rank}.",
             expected="Even widths: values are rotated in pairs.",
         )
-    heads = keys.integer("num_attention_heads")
-    shape = LayerShape(
-        hidden=keys.integer("hidden_size"),
-        heads=heads,
-        kv_heads=heads,
-        head_dim=latent.nope + latent.rope,
-        inner=keys.integer("intermediate_size"),
-        eps=keys.number("rms_norm_eps", 1e-6),
+    plain_weights(keys)
+    return Parts(
+        shape=shape,
+        rope=read_rope(keys, latent.rope, part_of_head=True),
+        attention=AttentionSpec(latent=latent, adjacent=True),
     )
-    return shape, AttentionSpec(latent=latent, adjacent=True)
 
 
 def sigmoid_experts(keys: Keys, first_dense: int) -> ExpertSpec:
@@ -86,27 +77,16 @@ def sigmoid_experts(keys: Keys, first_dense: int) -> ExpertSpec:
 
 def read_v3(keys: Keys) -> Parts:
     """DeepSeek-V3, R1, and the text model of Kimi-K2 and K2.5."""
-    shape, attention = latent_parts(keys)
-    plain_weights(keys)
+    parts = latent_parts(keys)
     keys.must_be("rope_interleave", True, None)
     experts = sigmoid_experts(keys, natural(keys, "first_k_dense_replace", 3))
     spare = natural(keys, "num_nextn_predict_layers")
     spare = max(spare, natural(keys, "num_mtp_layers"))
-    assert attention.latent is not None
-    return without_experts(
-        Parts(
-            shape=shape,
-            rope=read_rope(keys, attention.latent.rope, part_of_head=True),
-            attention=attention,
-            experts=experts,
-            spare_layers=spare,
-        )
-    )
+    return without_experts(replace(parts, experts=experts, spare_layers=spare))
 
 
 def _read_v2(keys: Keys) -> Parts:
-    shape, attention = latent_parts(keys)
-    plain_weights(keys)
+    parts = latent_parts(keys)
     for name in _TRAINING:
         keys.raw(name)
     keys.must_be("scoring_func", "softmax", None)
@@ -128,15 +108,7 @@ def _read_v2(keys: Keys) -> Parts:
         shared_inner=inner * keys.integer("n_shared_experts", 2),
     )
     check_routing(keys, experts)
-    assert attention.latent is not None
-    return without_experts(
-        Parts(
-            shape=shape,
-            rope=read_rope(keys, attention.latent.rope, part_of_head=True),
-            attention=attention,
-            experts=experts,
-        )
-    )
+    return without_experts(replace(parts, experts=experts))
 
 
 DEEPSEEK_V2 = Family(name="deepseek_v2", architectures=("DeepseekV2ForCausalLM",), read=_read_v2)

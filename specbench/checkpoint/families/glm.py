@@ -7,10 +7,11 @@ own tensors are not needed.
 
 from __future__ import annotations
 
-from specbench.checkpoint.families.base import MOST_LAYERS, Family, Parts, natural, plain_weights
+from dataclasses import replace
+
+from specbench.checkpoint.families.base import MOST_LAYERS, Family, Parts, natural
 from specbench.checkpoint.families.deepseek import latent_parts, sigmoid_experts
 from specbench.checkpoint.keys import Keys, shown
-from specbench.checkpoint.rope import read_rope
 from specbench.errors import CheckpointError
 
 _INDEXER = (
@@ -20,8 +21,7 @@ _INDEXER = (
 
 
 def _read(keys: Keys) -> Parts:
-    shape, attention = latent_parts(keys)
-    plain_weights(keys)
+    parts = latent_parts(keys)
     for name in _INDEXER:
         keys.raw(name)
     layers = keys.integer("num_hidden_layers")
@@ -32,11 +32,8 @@ def _read(keys: Keys) -> Parts:
         "context_limit",
         f"{keys.source}: served up to index_topk={limit} tokens, where sparse attention is dense",
     )
-    assert attention.latent is not None
-    return Parts(
-        shape=shape,
-        rope=read_rope(keys, attention.latent.rope, part_of_head=True),
-        attention=attention,
+    return replace(
+        parts,
         experts=sigmoid_experts(keys, _first_dense(keys, layers)),
         context_limit=limit,
         spare_layers=natural(keys, "num_nextn_predict_layers"),

@@ -8,11 +8,11 @@ from specbench.checkpoint.families.base import (
     check_routing,
     expert_count,
     expert_layers,
-    head_shape,
     plain_weights,
     windows,
 )
 from specbench.checkpoint.keys import Keys
+from specbench.checkpoint.layer_rules import head_shape
 from specbench.checkpoint.rope import read_rope
 from specbench.modelspec import AttentionSpec, ExpertSpec
 

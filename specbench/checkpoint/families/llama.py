@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from specbench.checkpoint.families.base import Family, Parts
-from specbench.checkpoint.keys import Keys, layer_shape
+from specbench.checkpoint.keys import Keys
+from specbench.checkpoint.layer_rules import layer_shape
 from specbench.checkpoint.rope import read_rope
 
 

@@ -9,13 +9,13 @@ from specbench.checkpoint.families.base import (
     check_routing,
     expert_count,
     expert_layers,
-    head_shape,
     natural,
     plain_weights,
     windows,
     without_experts,
 )
 from specbench.checkpoint.keys import Keys, shown
+from specbench.checkpoint.layer_rules import head_shape
 from specbench.checkpoint.rope import read_rope
 from specbench.errors import CheckpointError
 from specbench.modelspec import AttentionSpec, ExpertSpec

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from specbench.checkpoint.keys import Keys, layer_shape, rope
+from specbench.checkpoint.keys import Keys, rope
+from specbench.checkpoint.layer_rules import layer_shape
 from specbench.errors import CheckpointError
 
 SIZES = {
