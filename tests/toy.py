@@ -15,9 +15,10 @@ from torch import Tensor
 
 from specbench.engine.block_verify import verify_blocks
 from specbench.engine.rejection import reject_chains
-from specbench.engine.sampling import draw
+from specbench.engine.sampling import Filters, draw, filtered
 from specbench.engine.tree import ancestors
 from specbench.engine.tree_sampling import Walks, sample_trees
+from specbench.request import SamplingParams
 from specbench.verification import VerifyRules
 
 DRAWS = 200_000
@@ -182,3 +183,8 @@ def by_target(probs: Tensor, drafts: Tensor, proposed: Tensor, tosses: Tensor) -
     parents = torch.arange(-1, nodes - 1)[None]
     seen = torch.ones(1, nodes, nodes, dtype=torch.bool).tril()
     return sample_trees(probs, tokens, parents, seen, tosses, VerifyRules())
+
+
+def filtered_probs(logits: Tensor, sampling: SamplingParams) -> Tensor:
+    """Filtered probabilities of rows [R, V] of one request."""
+    return filtered(logits[None], Filters.of([sampling], logits))[0]

@@ -6,7 +6,6 @@ Rows run over the reply, from the first token that a draft is asked about to the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -191,9 +190,3 @@ def _walk_text(lengths: IntArray, gaps: npt.NDArray[np.float64], sample: Sample)
         steps.append(step)
         row += accepted + 1
     return steps
-
-
-def pooled_accept_length(walked: Sequence[Sequence[Walked]]) -> float:
-    """1 + accepted over verify steps."""
-    every = [step for steps in walked for step in steps]
-    return 1 + sum(step.accepted for step in every) / len(every)

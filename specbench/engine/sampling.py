@@ -102,11 +102,6 @@ def _without(probs: Tensor, gone: Tensor, active: Tensor) -> Tensor:
     return kept / torch.where(active, kept.sum(-1, keepdim=True), 1.0)
 
 
-def filtered_probs(logits: Tensor, sampling: SamplingParams) -> Tensor:
-    """``filtered`` for rows [R, V] of one request."""
-    return filtered(logits[None], Filters.of([sampling], logits))[0]
-
-
 def tossed(coins: random.Random, count: int) -> Tensor:
     """The next ``count`` coins [count] of a request, in float64."""
     return torch.tensor([coins.random() for _ in range(count)], dtype=torch.float64)

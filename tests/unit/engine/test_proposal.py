@@ -8,9 +8,9 @@ import torch
 
 from specbench.engine.proposal import DraftSampler, Proposal
 from specbench.engine.rejection import reject_chains
-from specbench.engine.sampling import Chooser, filtered_probs
+from specbench.engine.sampling import Chooser
 from specbench.request import SamplingParams
-from tests.toy import DRAWS, EXACT_P, chi_square_p, coins
+from tests.toy import DRAWS, EXACT_P, chi_square_p, coins, filtered_probs
 
 IDS = torch.tensor([5, 0, 3])  # the draft's vocabulary in the target's, in no order
 LOGITS = torch.tensor([0.3, -0.4, 1.2], dtype=torch.float64)

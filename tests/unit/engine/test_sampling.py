@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from specbench.engine.sampling import Filters, draw, draw_left, filtered_probs
+from specbench.engine.sampling import Filters, draw, draw_left
 from specbench.engine.sampling import filtered as batched
 from specbench.request import SamplingParams
+from tests.toy import filtered_probs
 
 PROBS = torch.tensor([[0.4, 0.3, 0.2, 0.1]], dtype=torch.float64)
 

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from specbench.config import SpecConfig
 from specbench.engine import engine as engine_module
 from specbench.engine.engine import Engine
-from specbench.engine.sampling import Chooser, filtered_probs
+from specbench.engine.sampling import Chooser
 from specbench.engine.tree import Tree
 from specbench.engine.verify import Verdict as Step
 from specbench.engine.verify import verify
@@ -23,6 +23,7 @@ from specbench.request import Request
 from specbench.trace import Evidence, Finish, RequestTrace
 from tests.drive import drive, new_engine, new_request, prompts
 from tests.tiny import shared_pair
+from tests.toy import filtered_probs
 
 
 @pytest.fixture(scope="module")
