@@ -189,8 +189,13 @@ def test_ctrl_c_keeps_what_was_measured() -> None:
             saved.append(stopped.result)
             raise
 
-    with pytest.raises(KeyboardInterrupt):
-        asyncio.run(main())
+    # a suite that was started in the background has SIGINT ignored, and asyncio leaves it so
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            asyncio.run(main())
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert ids(saved[0].traces)[:4] == ["r0", "r1", "r2", "r3"]
     assert len(saved[0].traces) < 50
 
