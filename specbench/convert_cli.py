@@ -8,7 +8,8 @@ from typing import Any
 
 from rich.console import Console
 
-from specbench.checkpoint.writers import LAYOUTS
+from specbench.checkpoint.layouts import LAYOUTS
+from specbench.draft_flags import OFFSETS, add_draft_flags
 
 
 def add_parser(subparsers: Any) -> None:
@@ -17,7 +18,8 @@ def add_parser(subparsers: Any) -> None:
         "convert",
         help="write a draft in another format, with the layer ids that an engine reads rightly",
         description="Read a draft strictly and write it again: same tensors byte for byte, "
-        "config.json in another format, layer ids as the named engine and version reads them.",
+        "config.json in another format, layer ids as the named engine and version reads them; a "
+        "direct vocabulary map is written as offsets.",
         allow_abbrev=False,
     )
     parser.add_argument("--draft", required=True, metavar="DIR", help="the draft to read")
@@ -33,21 +35,7 @@ def add_parser(subparsers: Any) -> None:
         help="who will read it, such as sglang==0.5.23 (default: the format's own code base)",
     )
     parser.add_argument("--out", required=True, metavar="DIR", help="a new folder")
-    parser.add_argument(
-        "--capture-ids",
-        default="",
-        metavar="K,K,...",
-        help="physical layers, when the draft names none",
-    )
-    parser.add_argument(
-        "--capture-default", action="store_true", help="physical layers 2, n//2 and n-3"
-    )
-    parser.add_argument(
-        "--d2t",
-        choices=("offsets", "direct"),
-        default="offsets",
-        help="what the draft's d2t holds; a direct map is written as offsets (default offsets)",
-    )
+    add_draft_flags(parser)
     parser.add_argument(
         "--drop-ids", action="store_true", help="write no layer ids; they must be said at loading"
     )
@@ -63,9 +51,9 @@ def _convert(args: argparse.Namespace) -> int:
     draft, folder = read_draft(
         args.draft,
         target,
-        capture_ids=parse_ids(args.capture_ids, "--capture-ids") or None,
-        capture_default=args.capture_default,
-        d2t=args.d2t,
+        capture_ids=parse_ids(args.capture_ids or "", "--capture-ids") or None,
+        capture_default=bool(args.capture_default),
+        d2t=args.d2t or OFFSETS,
     )
     written = write_draft(
         draft,

@@ -8,7 +8,8 @@ the final norm (engine-spec 3.1).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from specbench.estimate import Caveat
 
@@ -31,6 +32,9 @@ class RopeScaling:
     truncate: bool = True
     attention_factor: float = 1.0
     score_factor: float = 1.0
+
+    def __str__(self) -> str:
+        return f"{self.kind} by {self.factor:g} from {self.original} positions"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +181,9 @@ class DraftSpec:
     ``latent`` is set for latent attention; ``shape`` then has a key head per query head and their
     whole width. ``last_hidden`` means one feature, the target's last state *after* its final norm
     (``capture_physical`` is then (n,)), and ``has_fc`` that a matrix reduces it. ``upper_norm`` is
-    the norm in front of layers 1 and up.
+    the norm in front of layers 1 and up. ``qkv_bias``, ``out_bias`` and ``head_norm`` are those of
+    ``AttentionSpec``; ``fc_bias`` says that fc adds one. ``context_limit`` is the longest context
+    at which our forward is the draft's, where it has a sliding window; None without one.
     """
 
     file_format: str
@@ -203,6 +209,11 @@ class DraftSpec:
     last_hidden: bool = False
     has_fc: bool = True
     upper_norm: str = "input_layernorm"
+    qkv_bias: bool = False
+    out_bias: bool = False
+    head_norm: bool = False
+    fc_bias: bool = False
+    context_limit: int | None = None
     caveats: tuple[Caveat, ...] = ()
 
     @property
@@ -211,6 +222,18 @@ class DraftSpec:
         return self.n_features * self.target_hidden
 
     @property
+    def longest(self) -> int:
+        """Tokens up to which our forward is the draft's: its trained positions, and its window."""
+        known = self.rope.max_position
+        return known if self.context_limit is None else min(known, self.context_limit)
+
+    @property
     def stacked(self) -> bool:
         """Whether every row goes through whole layers: more than the classic single Llama layer."""
-        return self.n_layers > 1 or self.latent is not None or self.last_hidden
+        extras = self.qkv_bias or self.out_bias or self.head_norm or self.fc_bias
+        return self.n_layers > 1 or self.latent is not None or self.last_hidden or extras
+
+
+def as_record(spec: TargetSpec | DraftSpec) -> dict[str, Any]:
+    """A spec as a result embeds it: plain data, without the caveats, which stand beside it."""
+    return {name: value for name, value in asdict(spec).items() if name != "caveats"}

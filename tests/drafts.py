@@ -11,14 +11,17 @@ import torch
 from torch import Tensor
 
 from tests.reference_draft import Rules
-from tests.tiny import TinyPair, draft_config, write_folder, write_pair
+from tests.tiny import TinyPair, TinyShape, draft_config, write_folder, write_pair
 
 FLAGS = ("norm_before_residual", "norm_before_fc", "fc_norm", "norm_output")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """A kind of draft: which flags are set, how many layers, latent attention, last hidden."""
+    """A kind of draft: which flags are set, how many layers, latent attention, last hidden.
+
+    ``hidden`` is a width of its own, beside the target's, which needs an embedding of its own.
+    """
 
     name: str
     flags: tuple[str, ...] = ()
@@ -27,8 +30,22 @@ class Kind:
     latent: bool = False
     last_hidden: bool = False
     fc: bool = True
+    fc_bias: bool = False
+    bias: bool = False
+    head_norm: bool = False
+    q_rank: bool = True
+    hidden: int = 0
+    scaling: dict[str, Any] = field(default_factory=dict)
     config: dict[str, Any] = field(default_factory=dict)
 
+
+# As real files have them, at lengths that a few rows feel.
+LINEAR = {"type": "linear", "factor": 4.0}
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+          "original_max_position_embeddings": 32}  # fmt: skip
+YARN = {"rope_type": "yarn", "factor": 16.0, "original_max_position_embeddings": 24,
+        "beta_fast": 4.0, "beta_slow": 1.0}  # fmt: skip
+MSCALE = {**YARN, "mscale": 0.7, "mscale_all_dim": 1.0}
 
 KINDS = (
     Kind(name="plain"),
@@ -40,6 +57,20 @@ KINDS = (
     Kind(name="latent", latent=True),
     Kind(name="latent 3.1", latent=True, flags=("fc_norm", "norm_output")),
     Kind(name="two latent layers", latent=True, layers=2),
+    Kind(name="normed heads", head_norm=True),
+    Kind(name="normed heads, all flags", head_norm=True, flags=FLAGS),
+    Kind(name="biases", bias=True),
+    Kind(name="two layers, normed heads, biases", head_norm=True, bias=True, layers=2),
+    Kind(name="fc bias", fc_bias=True),
+    Kind(name="linear", scaling=LINEAR),
+    Kind(name="llama3", scaling=LLAMA3),
+    Kind(name="yarn", scaling=YARN),
+    Kind(name="normed heads, llama3", head_norm=True, scaling=LLAMA3),
+    Kind(name="two layers, yarn", layers=2, scaling=YARN),
+    Kind(name="latent, yarn with mscale", latent=True, scaling=MSCALE),
+    Kind(name="latent, queries in one step", latent=True, q_rank=False),
+    Kind(name="narrower, own embedding", hidden=48, flags=("norm_before_fc", "fc_norm")),
+    Kind(name="narrower, two layers, normed heads", hidden=48, layers=2, head_norm=True),
     Kind(name="last hidden", last_hidden=True),
     Kind(name="last hidden without fc", last_hidden=True, fc=False),
 )
@@ -55,7 +86,8 @@ def write_kind(folder: Path, kind: Kind, *, seed: int = 1) -> TinyPair:
         values = torch.randn(size, generator=generator)
         return 1 + 0.3 * values if len(size) == 1 else values * size[1] ** -0.5
 
-    h, features = shape.hidden, 1 if kind.last_hidden else len(shape.capture)
+    h, features = kind.hidden or shape.hidden, 1 if kind.last_hidden else len(shape.capture)
+    wide = shape.hidden  # of one feature
     first = "layers.0" if kind.latent else "midlayer"
     ids = torch.randperm(shape.vocab, generator=generator)[: shape.draft_vocab].sort()[0]
     tensors: dict[str, Tensor] = {
@@ -67,57 +99,87 @@ def write_kind(folder: Path, kind: Kind, *, seed: int = 1) -> TinyPair:
         "t2d": torch.zeros(shape.vocab, dtype=torch.bool).index_fill_(0, ids, value=True),
     }
     if kind.fc:
-        tensors["fc.weight"] = new(h, features * h)
+        tensors["fc.weight"] = new(h, features * wide)
+    if kind.hidden:
+        tensors["embed_tokens.weight"] = new(shape.vocab, h)
+    if kind.fc_bias:
+        tensors["fc.bias"] = new(h)
     if "norm_before_fc" in kind.flags:
-        tensors["input_norm.weight"] = new(features * h)
+        tensors["input_norm.weight"] = new(features * wide)
     if "fc_norm" in kind.flags:
-        tensors |= {f"fc_norm.{j}.weight": new(h) for j in range(features)}
+        tensors |= {f"fc_norm.{j}.weight": new(wide) for j in range(features)}
     for i in range(kind.layers):
         at, width = (first, 2 * h) if i == 0 else (f"layers.{i}", h)
         if i > 0:
             tensors[f"{at}.{kind.upper_norm}.weight"] = new(h)
-        tensors |= _attention(at, kind, shape, new, width)
+        tensors |= attention(at, kind, shape, new, width)
         tensors[f"{at}.post_attention_layernorm.weight"] = new(h)
         tensors[f"{at}.mlp.gate_proj.weight"] = new(shape.inner, h)
         tensors[f"{at}.mlp.up_proj.weight"] = new(shape.inner, h)
         tensors[f"{at}.mlp.down_proj.weight"] = new(h, shape.inner)
+    write_folder(pair.draft, kind_config(kind, shape), tensors)
+    return pair
+
+
+def kind_config(kind: Kind, shape: TinyShape) -> dict[str, Any]:
+    """config.json of a draft of ``kind``."""
     config = {
         **draft_config(shape),
         "num_hidden_layers": kind.layers,
         **dict.fromkeys(kind.flags, True),
-        **(latent_config() if kind.latent else {}),
+        **(latent_config(kind) if kind.latent else {}),
+        "attention_bias": kind.bias,
     }
+    if kind.hidden:
+        config |= {"hidden_size": kind.hidden, "target_hidden_size": shape.hidden}
+    if kind.scaling:
+        config["rope_scaling"] = kind.scaling
     if kind.last_hidden:
         config["eagle_config"] = {"use_aux_hidden_state": False}
-    write_folder(pair.draft, config, tensors)
-    return pair
+    return config
 
 
-def _attention(at: str, kind: Kind, shape: Any, new: Any, width: int) -> dict[str, Tensor]:
-    a, h, heads = f"{at}.self_attn", shape.hidden, shape.heads
+def attention(
+    at: str,
+    kind: Kind,
+    shape: Any,
+    new: Any,
+    width: int,
+    *,
+    value: int = VALUE,
+    kv_rank: int = KV_RANK,
+) -> dict[str, Tensor]:
+    """Random tensors of the attention of layer ``at``, which reads ``width`` values."""
+    a, h, heads = f"{at}.self_attn", kind.hidden or shape.hidden, shape.heads
     if not kind.latent:
         q, kv = heads * shape.head_dim, shape.kv_heads * shape.head_dim
-        return {
-            f"{a}.q_proj.weight": new(q, width),
-            f"{a}.k_proj.weight": new(kv, width),
-            f"{a}.v_proj.weight": new(kv, width),
-            f"{a}.o_proj.weight": new(h, q),
-        }
-    return {
+        sizes = {"q": (q, width), "k": (kv, width), "v": (kv, width), "o": (h, q)}
+        made = {f"{a}.{n}_proj.weight": new(*size) for n, size in sizes.items()}
+        if kind.bias:
+            made |= {f"{a}.{n}_proj.bias": new(size[0]) for n, size in sizes.items()}
+        if kind.head_norm:
+            made |= {f"{a}.{n}_norm.weight": new(shape.head_dim) for n in "qk"}
+        return made
+    queries = {
         f"{a}.q_a_proj.weight": new(Q_RANK, width),
         f"{a}.q_a_layernorm.weight": new(Q_RANK),
         f"{a}.q_b_proj.weight": new(heads * (NOPE + ROPE), Q_RANK),
-        f"{a}.kv_a_proj_with_mqa.weight": new(KV_RANK + ROPE, width),
-        f"{a}.kv_a_layernorm.weight": new(KV_RANK),
-        f"{a}.kv_b_proj.weight": new(heads * (NOPE + VALUE), KV_RANK),
-        f"{a}.o_proj.weight": new(h, heads * VALUE),
+    }
+    if not kind.q_rank:
+        queries = {f"{a}.q_proj.weight": new(heads * (NOPE + ROPE), width)}
+    return {
+        **queries,
+        f"{a}.kv_a_proj_with_mqa.weight": new(kv_rank + ROPE, width),
+        f"{a}.kv_a_layernorm.weight": new(kv_rank),
+        f"{a}.kv_b_proj.weight": new(heads * (NOPE + value), kv_rank),
+        f"{a}.o_proj.weight": new(h, heads * value),
     }
 
 
-def latent_config() -> dict[str, int]:
+def latent_config(kind: Kind) -> dict[str, int | None]:
     """The keys of latent attention."""
     return {
-        "q_lora_rank": Q_RANK,
+        "q_lora_rank": Q_RANK if kind.q_rank else None,
         "kv_lora_rank": KV_RANK,
         "qk_nope_head_dim": NOPE,
         "qk_rope_head_dim": ROPE,
@@ -144,6 +206,7 @@ def rules_of(kind: Kind, pair: TinyPair, target_norm: Tensor) -> Rules:
         rope=ROPE if kind.latent else 0,
         value=VALUE if kind.latent else 0,
         target_norm=target_norm if kind.last_hidden else None,
+        scaling=kind.scaling,
     )
 
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 from specbench.checkpoint.capture import choose_capture
+from specbench.checkpoint.draft_layer import read_layer
 from specbench.checkpoint.draft_names import layer_prefix, with_canonical_names
 from specbench.checkpoint.draft_tensors import MAPS, TIED, UPPER_NORMS, check_draft_tensors
 from specbench.checkpoint.folder import Folder, open_folder
 from specbench.checkpoint.formats import Captured, ConfigTables, find_format
-from specbench.checkpoint.keys import FLOATS, Keys, dtype_name, rope
-from specbench.checkpoint.latent import MARK, latent_shape
-from specbench.checkpoint.layer_rules import layer_shape
-from specbench.checkpoint.vocab_map import check_vocab_map
+from specbench.checkpoint.keys import FLOATS, Keys, dtype_name
+from specbench.checkpoint.vocab_map import DIRECT, check_vocab_map
 from specbench.errors import CheckpointError
+from specbench.estimate import Caveat, Severity
 from specbench.modelspec import DraftSpec, TargetSpec
 
 
@@ -54,16 +54,23 @@ def read_draft(
     check_draft_tensors(folder, spec)
     maps = {name: folder.tensors[name] for name in MAPS if name in folder.tensors}
     policy = check_vocab_map(folder.path, maps, spec.vocab, spec.draft_vocab, d2t)
-    return replace(spec, d2t_policy=policy), folder
+    caveats = spec.caveats + ((_direct_map(folder),) if policy == DIRECT else ())
+    return replace(spec, d2t_policy=policy, caveats=caveats), folder
+
+
+def _direct_map(folder: Folder) -> Caveat:
+    return Caveat(
+        code="d2t_direct",
+        severity=Severity.NOTE,
+        text=f"{folder.path}: d2t is read as target ids, from --d2t direct; engines read it as "
+        "offsets, so a served draft needs specbench convert",
+    )
 
 
 def _spec(folder: Folder, tables: ConfigTables, name: str, capture: Captured) -> DraftSpec:
     """What the config and the tensor names say; nothing is compared yet."""
     draft, layer = tables.draft, tables.layer
-    if MARK in folder.tensors:
-        shape, latent = latent_shape(layer)
-    else:
-        shape, latent = layer_shape(layer), None
+    parts = read_layer(layer, folder, nested=layer is not draft)
     vocab, n_layers = layer.integer("vocab_size"), layer.integer("num_hidden_layers")
     draft_vocab = _draft_vocab(draft, vocab)
     tied = draft.flag("tie_word_embeddings", default=False)
@@ -76,15 +83,14 @@ def _spec(folder: Folder, tables: ConfigTables, name: str, capture: Captured) ->
         n_layers=n_layers,
         vocab=vocab,
         draft_vocab=draft_vocab,
-        shape=shape,
-        latent=latent,
-        rope=rope(layer),
-        target_hidden=draft.integer("target_hidden_size") if has_width else shape.hidden,
+        **{field.name: getattr(parts, field.name) for field in fields(parts)},
+        target_hidden=draft.integer("target_hidden_size") if has_width else parts.shape.hidden,
         n_features=len(capture.physical),
         capture_physical=capture.physical,
         capture_source=capture.source,
         last_hidden=capture.last_hidden,
         has_fc=not capture.last_hidden or "fc.weight" in folder.tensors,
+        fc_bias=_fc_bias(folder, draft),
         norm_before_residual=draft.flag("norm_before_residual", default=False),
         norm_before_fc=draft.flag("norm_before_fc", default=False),
         fc_norm=draft.flag("fc_norm", default=False),
@@ -104,10 +110,28 @@ def _spec(folder: Folder, tables: ConfigTables, name: str, capture: Captured) ->
 
 
 def _draft_vocab(keys: Keys, vocab: int) -> int:
+    """Vd; vLLM's configs for EAGLE call it truncated_vocab_size, some files hold both."""
+    other = keys.raw("truncated_vocab_size")
+    if keys.raw("draft_vocab_size") is None and other is not None:
+        return keys.integer("truncated_vocab_size")
+    if other is not None:
+        keys.must_be("truncated_vocab_size", keys.integer("draft_vocab_size"))
     if keys.raw("draft_vocab_size") is None:
         keys.note("draft_vocab_default", f"{keys.source}: draft_vocab_size is taken as {vocab}")
         return vocab
     return keys.integer("draft_vocab_size")
+
+
+def _fc_bias(folder: Folder, keys: Keys) -> bool:
+    """Whether fc adds a bias: what the file holds, since SGLang alone reads the key ``bias``."""
+    held = "fc.bias" in folder.tensors
+    if keys.flag("bias", default=False) and not held:
+        keys.warn(
+            "fc_bias",
+            f"{keys.source}: bias is true and the file holds no fc.bias; none is added here, while "
+            "SGLang makes one and leaves it unset",
+        )
+    return held
 
 
 def _upper_norm(folder: Folder, keys: Keys, n_layers: int) -> str:

@@ -1,7 +1,8 @@
 """One name for every draft tensor, whatever the code base calls it (engine-spec 1.2 to 1.6).
 
 The first layer is ``midlayer`` here, as in SafeAILab and SpecForge files; speculators and latent
-drafts write ``layers.0``. Older exports call the per-feature norms aux_norm_low, mid and high.
+drafts write ``layers.0``, and modelopt's older exports of several layers ``midlayer.0`` and
+``midlayer.1``. Older exports call the per-feature norms aux_norm_low, mid and high.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ _LEGACY = {
     "aux_norm_mid.weight": "fc_norm.1.weight",
     "aux_norm_high.weight": "fc_norm.2.weight",
 }
-_FIRST = re.compile(r"^layers\.0\.")
+_FIRST = re.compile(r"^(layers|midlayer)\.0\.")
+_UPPER = re.compile(r"^midlayer\.([1-9]\d*)\.")
 
 
 def canonical(name: str) -> str:
@@ -28,8 +30,10 @@ def canonical(name: str) -> str:
 
     >>> canonical("layers.0.mlp.up_proj.weight"), canonical("layers.1.mlp.up_proj.weight")
     ('midlayer.mlp.up_proj.weight', 'layers.1.mlp.up_proj.weight')
+    >>> canonical("midlayer.1.mlp.up_proj.weight")
+    'layers.1.mlp.up_proj.weight'
     """
-    return _LEGACY.get(name) or _FIRST.sub("midlayer.", name)
+    return _LEGACY.get(name) or _UPPER.sub(r"layers.\1.", _FIRST.sub("midlayer.", name))
 
 
 def by_canonical(tensors: Mapping[str, T]) -> dict[str, T]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from specbench.checkpoint.draft_names import layer_prefix
 from specbench.checkpoint.folder import Folder
-from specbench.checkpoint.keys import check_tensors, layer_tensors
+from specbench.checkpoint.keys import attention_extras, check_tensors, layer_tensors
 from specbench.checkpoint.latent import latent_tensors
 from specbench.errors import CheckpointError
 from specbench.modelspec import DraftSpec
@@ -30,6 +30,13 @@ def check_draft_tensors(folder: Folder, spec: DraftSpec) -> None:
             f"{spec.target_hidden} give {width}.",
             todo="Name as many layers as the draft was trained on.",
         )
+    experts = [n for n in folder.tensors if ".mlp.experts." in n or ".mlp.router." in n]
+    if experts:
+        raise CheckpointError(
+            f"{folder.path} is a draft with a mixture of experts ({experts[0]}).",
+            expected="A draft with a dense MLP.",
+            todo="Serve it with the engine that it was trained for.",
+        )
     floats = {name: entry for name, entry in folder.tensors.items() if name not in MAPS}
     check_tensors(folder.path, floats, required(spec, len(floats)), optional(spec))
 
@@ -43,6 +50,8 @@ def required(spec: DraftSpec, most_layers: int) -> Shapes:
     }
     if spec.has_fc:
         wanted["fc.weight"] = (shape.hidden, spec.feature_width)
+    if spec.fc_bias:
+        wanted["fc.bias"] = (shape.hidden,)
     for index in range(min(spec.n_layers, most_layers + 1)):
         wanted |= _layer(spec, index)
     if spec.head_policy != TIED:
@@ -70,6 +79,8 @@ def _layer(spec: DraftSpec, index: int) -> Shapes:
     if spec.latent is not None:
         names = {n: s for n, s in names.items() if ".self_attn." not in n}
         names |= latent_tensors(index, shape, spec.latent, attention_in)
+    else:
+        names |= attention_extras(f"{prefix}.self_attn", shape, spec)
     if index > 0 and spec.upper_norm != "input_layernorm":
         names.pop(f"{prefix}.input_layernorm.weight")
         names[f"{prefix}.{spec.upper_norm}.weight"] = (shape.hidden,)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import reprlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,8 @@ from typing import Any
 from specbench.checkpoint.headers import TensorEntry, parse_json, read_header
 from specbench.errors import CheckpointError
 
-MAX_CONFIG_BYTES = 16 * 1024 * 1024
+MAX_CONFIG_BYTES = 4 * 1024 * 1024
+MAX_INDEX_BYTES = 48 * 1024 * 1024  # Kimi-K2's experts with three scales each take 36 MB
 MAX_CONFIG_DEPTH = 32
 PICKLE_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt")
 INDEX_NAME = "model.safetensors.index.json"
@@ -37,7 +40,9 @@ def open_folder(path: Path | str) -> Folder:
             f"{path} is not a folder.", expected="A folder with config.json and safetensors files."
         )
     config = read_json(path / "config.json")
-    files = _files(path)
+    index = path / INDEX_NAME
+    listed = _weight_map(index) if index.exists() else None
+    files = _files(path, listed)
     tensors: dict[str, TensorEntry] = {}
     for file in files:
         for name, entry in read_header(file).items():
@@ -47,7 +52,8 @@ def open_folder(path: Path | str) -> Folder:
                     expected="Each tensor once.",
                 )
             tensors[name] = entry
-    _check_index(path / INDEX_NAME, tensors)
+    if listed is not None:
+        _check_index(index, listed, tensors)
     return Folder(path=path, config=config, tensors=tensors, files=files)
 
 
@@ -59,15 +65,15 @@ def is_folder(path: Path) -> bool:
         return False
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON table of bounded size and nesting.
+def read_json(path: Path, most: int = MAX_CONFIG_BYTES) -> dict[str, Any]:
+    """A JSON table of at most ``most`` bytes and bounded nesting.
 
     Raises:
         CheckpointError: missing, too large, not JSON, or not a table.
     """
     try:
-        if path.stat().st_size > MAX_CONFIG_BYTES:
-            raise CheckpointError(f"{path} is larger than {MAX_CONFIG_BYTES} bytes.")
+        if path.stat().st_size > most:
+            raise CheckpointError(f"{path} is larger than {most} bytes.")
         text = path.read_bytes()
     except OSError as error:
         raise CheckpointError(
@@ -80,22 +86,16 @@ def read_json(path: Path) -> dict[str, Any]:
     return table
 
 
-def _files(path: Path) -> tuple[Path, ...]:
-    index = path / INDEX_NAME
-    if index.exists():
-        for name in _weight_map(index).values():
-            if not isinstance(name, str) or Path(name).name != name:
-                raise CheckpointError(
-                    f"{index} names the file {name!r}.", expected="Plain file names beside it."
-                )
-        return tuple(path / name for name in sorted(set(_weight_map(index).values())))
+def _files(path: Path, listed: Mapping[str, str] | None) -> tuple[Path, ...]:
+    if listed is not None:
+        return tuple(path / name for name in sorted(set(listed.values())))
     found = tuple(sorted(path.glob("*.safetensors")))
     if len(found) == 1:
         return found
     if len(found) > 1:
-        listed = ", ".join(file.name for file in found)
+        names = ", ".join(file.name for file in found)
         raise CheckpointError(
-            f"{path} holds {len(found)} safetensors files ({listed}) and no {INDEX_NAME}.",
+            f"{path} holds {len(found)} safetensors files ({names}) and no {INDEX_NAME}.",
             todo="Keep one file, or add the index that says which tensor is where.",
         )
     pickles = sorted(file.name for file in path.iterdir() if file.suffix in PICKLE_SUFFIXES)
@@ -108,17 +108,23 @@ def _files(path: Path) -> tuple[Path, ...]:
     raise CheckpointError(f"{path} holds no safetensors file.", expected="model.safetensors.")
 
 
-def _weight_map(index: Path) -> dict[str, Any]:
-    table = read_json(index).get("weight_map")
+def _weight_map(index: Path) -> dict[str, str]:
+    table = read_json(index, MAX_INDEX_BYTES).get("weight_map")
     if not isinstance(table, dict) or not table:
         raise CheckpointError(f"{index} has no weight_map.", expected="Tensor name to file name.")
+    odd = [name for name in table.values() if not isinstance(name, str)]
+    odd = odd or [name for name in set(table.values()) if Path(name).name != name]
+    if odd:
+        raise CheckpointError(
+            f"{index} names the file {reprlib.repr(odd[0])}.",
+            expected="Plain file names beside it.",
+        )
     return table
 
 
-def _check_index(index: Path, tensors: dict[str, TensorEntry]) -> None:
-    if not index.exists():
-        return
-    claimed = _weight_map(index)
+def _check_index(
+    index: Path, claimed: Mapping[str, str], tensors: Mapping[str, TensorEntry]
+) -> None:
     wrong = [n for n, file in claimed.items() if n not in tensors or tensors[n].path.name != file]
     extra = [n for n in tensors if n not in claimed]
     if wrong or extra:

@@ -21,14 +21,17 @@ import numpy.typing as npt
 
 from specbench.errors import CheckpointError
 
-MAX_HEADER_BYTES = 64 * 1024 * 1024
+MAX_HEADER_BYTES = 8 * 1024 * 1024  # of one file; the largest models' shards stay below 1 MB
+MAX_TENSORS = 16_384  # in one file; models with more are sharded
 MAX_DEPTH = 4
 MAX_DIMS = 8
 DTYPE_BYTES = {
     "F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1,
     "BOOL": 1, "U16": 2, "U32": 4, "U64": 8, "F8_E4M3": 1, "F8_E5M2": 1, "F8_E8M0": 1,
 }  # fmt: skip
-_STRUCTURE = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]')
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_BRACKETS = b"[]{}"
+_NO_BRACKETS = bytes(sorted({*range(256)} - {*_BRACKETS}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,19 +90,26 @@ def parse_json(path: Path, text: bytes, max_depth: int) -> Any:
     Raises:
         CheckpointError: not JSON, nested deeper than ``max_depth``, or a key appears twice.
     """
-    depth = 0
-    for token in _STRUCTURE.finditer(text):
-        mark = token.group()
-        depth += (mark in (b"{", b"[")) - (mark in (b"}", b"]"))
-        if depth > max_depth:
-            raise _broken(path, f"its JSON is nested deeper than {max_depth}")
+    if _depth(text) > max_depth:
+        raise _broken(path, f"its JSON is nested deeper than {max_depth}")
     try:
         return json.loads(text, object_pairs_hook=_unique)
-    except ValueError as error:
-        raise _broken(path, f"its JSON cannot be parsed ({error})") from error
+    except (ValueError, RecursionError) as error:
+        told = reprlib.repr(str(error))
+        raise _broken(path, f"its JSON cannot be parsed ({told})") from error
+
+
+def _depth(text: bytes) -> int:
+    """How deep brackets outside strings are nested; looked at before anything is built of them."""
+    marks = np.frombuffer(_STRING.sub(b"", text).translate(None, _NO_BRACKETS), np.uint8)
+    opens = (marks == ord("[")) | (marks == ord("{"))
+    return int(np.cumsum(np.where(opens, 1, -1)).max(initial=0))
 
 
 def _parse(path: Path, text: bytes) -> dict[str, Any]:
+    count = text.count(b'"data_offsets"')  # each takes a hundred times as long once parsed
+    if count > MAX_TENSORS:
+        raise _broken(path, f"it lists {count} tensors, more than {MAX_TENSORS}")
     table = parse_json(path, text, MAX_DEPTH)
     if not isinstance(table, dict):
         raise _broken(path, "its header is not a table")

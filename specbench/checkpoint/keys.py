@@ -13,9 +13,10 @@ from specbench.checkpoint.headers import TensorEntry
 from specbench.checkpoint.plain_keys import HARMLESS, check_plain
 from specbench.errors import CheckpointError
 from specbench.estimate import Caveat, Severity
-from specbench.modelspec import LayerShape, RopeSpec
+from specbench.modelspec import AttentionSpec, DraftSpec, LayerShape
 
 FLOATS = ("F64", "F32", "F16", "BF16")
+MOST_TOLD = 8  # names in one message
 MOST = 2**40  # no size of a model is larger; sums and products of such stay printable
 
 
@@ -65,8 +66,10 @@ class Keys:
         return float(value)
 
     def flag(self, name: str, default: bool) -> bool:
-        """A boolean; absent means ``default``, as in the library that wrote the file."""
-        value = self.raw(name, default)
+        """A boolean; absent or null means ``default``, as in the library that wrote the file."""
+        value = self.raw(name)
+        if value is None:
+            return default
         if not isinstance(value, bool):
             raise CheckpointError(
                 f"{self.source}: {name}={shown(value)}.", expected="true or false."
@@ -74,9 +77,9 @@ class Keys:
         return value
 
     def must_be(self, name: str, *allowed: Any) -> None:
-        """Refuse a key that is present with a value other than those supported."""
-        value = self.raw(name, allowed[0])
-        if value not in allowed:
+        """Refuse a key that is present, and not null, with a value other than those supported."""
+        value = self.raw(name)
+        if value is not None and value not in allowed:
             raise CheckpointError(
                 f"{self.source}: {name}={shown(value)} is not supported.",
                 expected=f"{' or '.join(map(repr, allowed))}.",
@@ -97,13 +100,15 @@ class Keys:
         if unknown:
             known = self._read | HARMLESS
             hints = [
-                f"{key!r} (did you mean {near[0]!r}?)"
-                if (near := difflib.get_close_matches(key, known, n=1))
-                else repr(key)
-                for key in unknown
+                f"{shown(key)} (did you mean {near[0]!r}?)"
+                if (near := difflib.get_close_matches(key[:64], known, n=1))
+                else shown(key)
+                for key in unknown[:MOST_TOLD]
             ]
+            more = len(unknown) - len(hints)
             raise CheckpointError(
-                f"{self.source} holds unknown keys: {', '.join(hints[:8])}.",
+                f"{self.source} holds unknown keys: {', '.join(hints)}"
+                f"{f' and {more} more' if more else ''}.",
                 expected="Only keys whose meaning is known; an ignored one could change the model.",
                 todo="Remove the key, or ask for its support.",
             )
@@ -116,42 +121,6 @@ class Keys:
             raise CheckpointError(f"{self.source}: key {name!r} is missing.")
         self.note("config_default", f"{self.source}: {name} is absent, {default} is taken")
         return default
-
-
-def rope(keys: Keys) -> RopeSpec:
-    """Plain rotary embedding, from either spelling (rope_theta, or rope_parameters).
-
-    Raises:
-        CheckpointError: a rope scaling that is not supported.
-    """
-    nested = keys.raw("rope_parameters")
-    for name, table in (("rope_scaling", keys.raw("rope_scaling")), ("rope_parameters", nested)):
-        kind = _rope_kind(keys, name, table)
-        if kind != "default":
-            raise CheckpointError(
-                f"{keys.source}: {name} asks for {kind!r} scaling.", expected="Plain rope."
-            )
-    top = keys.raw("rope_theta")
-    inner = nested.get("rope_theta") if isinstance(nested, Mapping) else None
-    if top is not None and inner is not None and top != inner:
-        raise CheckpointError(
-            f"{keys.source}: rope_theta={top} and rope_parameters.rope_theta={inner} differ."
-        )
-    if top is None and inner is not None:
-        theta = Keys(nested, f"{keys.source}: rope_parameters").number("rope_theta")
-    else:
-        theta = keys.number("rope_theta", 10000.0)
-    return RopeSpec(theta=theta, max_position=keys.integer("max_position_embeddings", 2048))
-
-
-def _rope_kind(keys: Keys, name: str, table: Any) -> str:
-    if table is None:
-        return "default"
-    if not isinstance(table, Mapping):
-        raise CheckpointError(f"{keys.source}: {name}={table!r}.", expected="A table or null.")
-    extra = sorted(set(table) - {"rope_type", "type", "rope_theta"})
-    kind = str(table.get("rope_type", table.get("type", "default")))
-    return f"{kind} with {', '.join(extra)}" if extra else kind
 
 
 def check_tensors(
@@ -210,6 +179,21 @@ def layer_tensors(prefix: str, shape: LayerShape, attention_in: int) -> dict[str
         f"{prefix}.mlp.up_proj.weight": (shape.inner, shape.hidden),
         f"{prefix}.mlp.down_proj.weight": (shape.hidden, shape.inner),
     }
+
+
+def attention_extras(
+    at: str, shape: LayerShape, attention: AttentionSpec | DraftSpec
+) -> dict[str, tuple[int, ...]]:
+    """Biases and head norms of one layer's attention ``at``, where ``attention`` has them."""
+    wanted: dict[str, tuple[int, ...]] = {}
+    if attention.qkv_bias:
+        for name, heads in (("q", shape.heads), ("k", shape.kv_heads), ("v", shape.kv_heads)):
+            wanted[f"{at}.{name}_proj.bias"] = (heads * shape.head_dim,)
+    if attention.out_bias:
+        wanted[f"{at}.o_proj.bias"] = (shape.hidden,)
+    if attention.head_norm:
+        wanted |= {f"{at}.{name}_norm.weight": (shape.head_dim,) for name in "qk"}
+    return wanted
 
 
 def dtype_name(tensors: Mapping[str, TensorEntry], name: str) -> str:

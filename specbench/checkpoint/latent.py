@@ -4,17 +4,9 @@ from __future__ import annotations
 
 from specbench.checkpoint.draft_names import layer_prefix
 from specbench.checkpoint.keys import Keys
-from specbench.checkpoint.layer_rules import common_rules
 from specbench.errors import CheckpointError
 from specbench.modelspec import LatentShape, LayerShape
 
-# A DeepSeek config describes experts; a draft's MLP is dense, and its tensors are checked by name.
-_EXPERT_KEYS = (
-    *("n_routed_experts", "n_shared_experts", "moe_intermediate_size", "moe_layer_freq"),
-    *("first_k_dense_replace", "num_experts_per_tok", "norm_topk_prob", "n_group", "topk_group"),
-    *("topk_method", "scoring_func", "routed_scaling_factor", "aux_loss_alpha", "seq_aux"),
-    *("ep_size", "num_nextn_predict_layers", "num_experts", "num_local_experts"),
-)
 MARK = "midlayer.self_attn.kv_a_proj_with_mqa.weight"
 
 
@@ -25,11 +17,10 @@ def latent_shape(keys: Keys) -> tuple[LayerShape, LatentShape]:
         CheckpointError: a size is missing, odd where pairs are rotated, or a value head is wider
             than a key head.
     """
-    for name in _EXPERT_KEYS:
-        keys.raw(name)
     keys.must_be("rope_interleave", True)
-    common_rules(keys)
-    shape, latent = latent_sizes(keys, keys.integer("q_lora_rank"))
+    keys.must_be("attention_bias", False)
+    q_rank = 0 if keys.raw("q_lora_rank") is None else keys.integer("q_lora_rank")
+    shape, latent = latent_sizes(keys, q_rank)
     if latent.nope % 2 or latent.rope % 2 or latent.value > latent.nope + latent.rope:
         raise CheckpointError(
             f"{keys.source}: head parts {latent.nope} and {latent.rope}, value {latent.value}.",
@@ -69,11 +60,15 @@ def latent_tensors(
     index: int, shape: LayerShape, latent: LatentShape, attention_in: int
 ) -> dict[str, tuple[int, ...]]:
     """Names and shapes of the attention of one layer that reads ``attention_in`` values."""
-    at = f"{layer_prefix(index)}.self_attn"
-    return {
+    at, queries = f"{layer_prefix(index)}.self_attn", shape.heads * shape.head_dim
+    to_queries: dict[str, tuple[int, ...]] = {
         f"{at}.q_a_proj.weight": (latent.q_rank, attention_in),
         f"{at}.q_a_layernorm.weight": (latent.q_rank,),
-        f"{at}.q_b_proj.weight": (shape.heads * shape.head_dim, latent.q_rank),
+        f"{at}.q_b_proj.weight": (queries, latent.q_rank),
+    }
+    if not latent.q_rank:
+        to_queries = {f"{at}.q_proj.weight": (queries, attention_in)}
+    return to_queries | {
         f"{at}.kv_a_proj_with_mqa.weight": (latent.kv_rank + latent.rope, attention_in),
         f"{at}.kv_a_layernorm.weight": (latent.kv_rank,),
         f"{at}.kv_b_proj.weight": (shape.heads * (latent.nope + latent.value), latent.kv_rank),

@@ -9,7 +9,7 @@ from specbench.errors import CheckpointError
 from specbench.modelspec import LayerShape
 
 UNQUANTISED = "Point to the checkpoint that it was quantised from."
-FULL = "full_attention"
+FULL, SLIDING = "full_attention", "sliding_attention"
 
 
 def head_shape(keys: Keys, *, head_dim: int | None = None) -> LayerShape:
@@ -50,37 +50,56 @@ def head_shape(keys: Keys, *, head_dim: int | None = None) -> LayerShape:
 
 
 def layer_shape(keys: Keys) -> LayerShape:
-    """The sizes of a Llama layer, which follows the common rules.
+    """The sizes of a Llama layer: no biases, no window.
 
     Raises:
         CheckpointError: a size is missing, does not divide, or asks for what is not supported.
     """
     shape = head_shape(keys)
     common_rules(keys)
+    keys.must_be("attention_bias", False)
+    window = sliding_window(keys)
+    if window is not None:
+        raise CheckpointError(
+            f"{keys.source}: sliding_window={window} is not supported here.",
+            expected="Full attention in every layer.",
+        )
     return shape
 
 
 def common_rules(keys: Keys) -> None:
-    """What every layer of ours asks of a config: SwiGLU, no biases, full attention, plain weights.
+    """What every layer of ours asks of a config: SwiGLU without biases, plain weights.
 
     Raises:
         CheckpointError: the config asks for something else.
     """
     keys.must_be("hidden_act", "silu")
-    keys.must_be("attention_bias", False, None)
-    keys.must_be("mlp_bias", False, None)
-    keys.must_be("sliding_window", None)
-    keys.must_be("use_sliding_window", False, None)
-    keys.raw("max_window_layers")  # means something only with a sliding window
-    kinds, layers = keys.raw("layer_types"), keys.integer("num_hidden_layers")
-    if kinds is not None and not (
-        isinstance(kinds, list) and len(kinds) == layers and set(map(str, kinds)) == {FULL}
-    ):
-        raise CheckpointError(
-            f"{keys.source}: layer_types={shown(kinds)} is not supported.",
-            expected=f"{FULL} for each of {layers} layers.",
-        )
+    keys.must_be("mlp_bias", False)
     no_quantisation(keys)
+
+
+def sliding_window(keys: Keys) -> int | None:
+    """The window of the layers in tokens, None where every layer sees everything.
+
+    ``sliding_window`` counts unless ``use_sliding_window`` is false (Qwen's configs keep the number
+    then) or ``layer_types`` names full layers alone, as many as the target has in some drafts.
+
+    Raises:
+        CheckpointError: kinds of layers that are not known, or sliding ones without a window.
+    """
+    keys.raw("max_window_layers")  # means something only with a window
+    layers, kinds = keys.integer("num_hidden_layers"), keys.raw("layer_types")
+    width = keys.raw("sliding_window")
+    slides = keys.flag("use_sliding_window", default=True) and width is not None
+    if kinds is not None:
+        known = isinstance(kinds, list) and {*map(str, kinds)} <= {FULL, SLIDING}
+        slides = known and SLIDING in kinds
+        if not known or not kinds or (slides and len(kinds) != layers):
+            raise CheckpointError(
+                f"{keys.source}: layer_types={shown(kinds)} is not supported.",
+                expected=f"{FULL} or {SLIDING} for each of {layers} layers.",
+            )
+    return keys.integer("sliding_window") if slides else None
 
 
 def no_quantisation(keys: Keys, todo: str = UNQUANTISED) -> None:

@@ -1,4 +1,4 @@
-"""Rotary embedding of a target from its config, with its scaling (engine-spec 12.3).
+"""Rotary embedding of a target or draft from its config, with its scaling (engine-spec 12.3).
 
 Formulas are those of Hugging Face's ``modeling_rope_utils``; factors that follow from the config
 alone are computed here, the frequencies in ``engine.models.rope``.
@@ -36,7 +36,8 @@ def read_rope(
     length = keys.integer("max_position_embeddings", 2048)
     table = _table(keys)
     inner = Keys(table, f"{keys.source}: rope")
-    inner.must_be("partial_rotary_factor", 1.0, 1, None)
+    for where in (keys, inner):
+        where.must_be("partial_rotary_factor", 1.0)
     base = keys.raw("rope_theta")
     if base is not None and inner.raw("rope_theta") not in (None, base):
         raise CheckpointError(
@@ -48,6 +49,9 @@ def read_rope(
     if None not in (kind, old) and kind != old:
         raise CheckpointError(f"{inner.source}: rope_type={shown(kind)}, type={shown(old)}.")
     kind = kind if kind is not None else old
+    if _multimodal(inner, kind):
+        keys.note("mrope", f"{inner.source}: mrope; for text it is the plain rotation, taken here")
+        kind = "default"
     spec = RopeSpec(theta=base, max_position=length, dim=dim if part_of_head else None)
     if kind not in PLAIN:
         if not isinstance(kind, str) or kind not in _SCALINGS:
@@ -81,6 +85,14 @@ def _table(keys: Keys) -> Mapping[str, Any]:
     if len(found) == 2 and found[0][1] != found[1][1]:
         raise CheckpointError(f"{keys.source}: rope_parameters and rope_scaling differ.")
     return found[0][1] if found else {}
+
+
+def _multimodal(inner: Keys, kind: Any) -> bool:
+    """Whether positions have three axes (Qwen-VL). On text all three are equal, so that whichever
+    axis turns a pair, it turns by the plain angle."""
+    sections = inner.raw("mrope_section")
+    inner.raw("mrope_interleaved")
+    return kind == "mrope" or (kind in PLAIN and sections is not None)
 
 
 def _linear(keys: Keys, length: int) -> RopeScaling:

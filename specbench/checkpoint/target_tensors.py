@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from specbench.checkpoint.keys import layer_tensors
+from specbench.checkpoint.keys import attention_extras, layer_tensors
 from specbench.modelspec import ExpertSpec, LayerShape, TargetSpec
 
 Sizes = dict[str, tuple[int, ...]]
@@ -41,16 +41,9 @@ def _layer(spec: TargetSpec, index: int) -> Sizes:
 
 
 def _extras(spec: TargetSpec, at: str) -> Sizes:
-    shape, attention, wanted = spec.shape, spec.attention, Sizes()
-    if attention.qkv_bias:
-        for name, heads in (("q", shape.heads), ("k", shape.kv_heads), ("v", shape.kv_heads)):
-            wanted[f"{at}.{name}_proj.bias"] = (heads * shape.head_dim,)
-    if attention.out_bias:
-        wanted[f"{at}.o_proj.bias"] = (shape.hidden,)
-    if attention.head_norm:
-        wanted |= {f"{at}.{name}_norm.weight": (shape.head_dim,) for name in "qk"}
-    if attention.sinks:
-        wanted[f"{at}.sinks"] = (shape.heads,)
+    wanted = attention_extras(at, spec.shape, spec.attention)
+    if spec.attention.sinks:
+        wanted[f"{at}.sinks"] = (spec.shape.heads,)
     return wanted
 
 

@@ -91,7 +91,7 @@ def _check_direct(
         raise CheckpointError(
             f"{source}: d2t holds target ids (a direct map), not offsets.",
             expected="target id = draft id + d2t[draft id].",
-            todo="specbench convert --d2t direct writes it as offsets.",
+            todo="Give --d2t direct, or write it as offsets: specbench convert --d2t direct.",
         )
 
 

@@ -6,7 +6,6 @@ What a format or an engine cannot express is an error; nothing is dropped in sil
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,43 +13,18 @@ from typing import Any
 import numpy as np
 
 from specbench.checkpoint.capture import MARKER
-from specbench.checkpoint.conventions import find, parse_version, to_written
+from specbench.checkpoint.conventions import find, to_written
 from specbench.checkpoint.folder import Folder
 from specbench.checkpoint.formats import IDS
 from specbench.checkpoint.headers import read_array
-from specbench.checkpoint.id_rules import NESTED, TOP, IdRule
+from specbench.checkpoint.id_rules import NESTED, IdRule
 from specbench.checkpoint.layer_config import layer_config
+from specbench.checkpoint.layouts import Layout, check_engine, check_layout, engine_notes
 from specbench.checkpoint.raw_copy import write_tensors
 from specbench.checkpoint.vocab_map import DIRECT
 from specbench.errors import CheckpointError, OutputError
 from specbench.journal import replacing
 from specbench.modelspec import DraftSpec
-
-FLAGS = ("norm_before_residual", "norm_before_fc", "fc_norm", "norm_output")
-ONE_LAYER = (0, 5, 23)  # SGLang before it reads one draft layer and none of the extra norms
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
-    """What a format can say: norm flags, ids and the last-hidden switch, and whose ids it holds."""
-
-    flags: tuple[str, ...]
-    key: str
-    code: str
-    last_hidden: bool
-    nested_layer: bool = False
-
-
-LAYOUTS: Mapping[str, Layout] = {
-    "safeailab": Layout(flags=(), key="", code="safeailab", last_hidden=False),
-    "specforge": Layout(
-        flags=("fc_norm", "norm_output"), key=NESTED, code="specforge", last_hidden=True
-    ),
-    "nvidia": Layout(flags=(), key=NESTED, code="nvidia", last_hidden=True),
-    "speculators": Layout(
-        flags=FLAGS, key=TOP, code="speculators==0.5", last_hidden=False, nested_layer=True
-    ),
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +53,7 @@ def write_draft(
         spec: the draft, from ``read_draft``.
         folder: its folder, from ``read_draft``.
         out: where to; config.json is written last.
-        layout: a key of ``LAYOUTS``.
+        layout: a key of ``layouts.LAYOUTS``.
         engine: ``code==version`` that will read it; empty for the format's own code base.
         arch: the target's class, which changes SGLang's rule.
         layers: the target's number of layers.
@@ -89,10 +63,9 @@ def write_draft(
         CheckpointError: the format or the engine cannot express the draft.
         OutputError: ``out`` holds something, or cannot be written.
     """
-    place = LAYOUTS[layout]
+    place = check_layout(spec, layout)
     rule = find(engine or place.code, arch)
-    _check_flags(spec, layout, place)
-    _check_engine(spec, rule, engine, place)
+    check_engine(spec, rule, engine, place)
     ids, key, notes = _ids(spec, layout, place, rule, engine, layers, drop_ids)
     config = _config(spec, folder, layout, place)
     _put_ids(config, spec, ids, key, engine)
@@ -106,41 +79,7 @@ def write_draft(
             partial.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     except OSError as error:
         raise OutputError(f"{out} cannot be written: {error}.") from error
-    return Written(ids=ids, key=key, notes=notes)
-
-
-def _check_flags(spec: DraftSpec, layout: str, place: Layout) -> None:
-    lost = [name for name in FLAGS if getattr(spec, name) and name not in place.flags]
-    if spec.last_hidden and not place.last_hidden:
-        lost.append("use_aux_hidden_state: false")
-    if spec.latent is not None and layout in ("safeailab", "nvidia"):
-        lost.append("latent attention")
-    if lost:
-        able = [n for n, other in LAYOUTS.items() if set(lost) <= set(other.flags)]
-        raise CheckpointError(
-            f"{layout} files cannot express {', '.join(lost)}.",
-            expected="A format that can: "
-            f"{', '.join(able) or 'specforge, for what no norm flag says'}.",
-        )
-
-
-def _check_engine(spec: DraftSpec, rule: IdRule, engine: str, place: Layout) -> None:
-    """What the engine itself ignores or cannot read (engine-spec 1.4, 1.6)."""
-    if rule.code != "sglang":
-        return
-    version = parse_version(engine.partition("==")[2] or "0")
-    wrong = ["norm_before_residual"] if spec.norm_before_residual else []
-    if place.nested_layer:
-        wrong.append("the nested transformer_layer_config of speculators")
-    if version < ONE_LAYER:
-        wrong += [name for name in FLAGS[1:] if getattr(spec, name)]
-        wrong += [f"{spec.n_layers} draft layers"] if spec.n_layers > 1 else []
-    if wrong:
-        raise CheckpointError(
-            f"{engine} does not read {', '.join(wrong)}, and would run the draft wrongly "
-            "or not at all.",
-            todo="Serve it with an engine that does.",
-        )
+    return Written(ids=ids, key=key, notes=notes + engine_notes(spec, rule))
 
 
 def _ids(
@@ -184,7 +123,7 @@ def _put_ids(
 
 def _config(spec: DraftSpec, folder: Folder, layout: str, place: Layout) -> dict[str, Any]:
     """config.json without ids."""
-    layer = layer_config(spec)
+    layer = layer_config(spec, folder.config.get("transformer_layer_config", folder.config))
     flags: dict[str, Any] = {name: getattr(spec, name) for name in place.flags}
     sizes = {
         "draft_vocab_size": spec.draft_vocab,

@@ -34,6 +34,20 @@ def test_the_table_names_defaults_and_what_cannot_be(capsys: pytest.CaptureFixtu
     assert "embedding" in told
 
 
+def test_what_cannot_be_expressed_says_why(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("--layers", "61", "--arch", "DeepseekV3", "--physical", "1,30,61", "--json")
+    assert run(*words) == 0
+    rows = {(r["code"], r["versions"]): r for r in json.loads(capsys.readouterr().out)}
+    for code, versions, reason in (
+        ("sglang", "from 0.5.14", "output of the last layer"),
+        ("safeailab", "all", "reads no ids"),
+        ("hf", "all", "output of the last layer"),
+    ):
+        assert rows[code, versions]["write"] is None
+        assert reason in rows[code, versions]["cannot"]
+    assert rows["vllm", "from 0.32"]["write"] == [1, 30, 61]
+
+
 def test_flags_that_contradict() -> None:
     with pytest.raises(ConfigError, match="both name"):
         run("--layers", "8", "--ids", "1", "--from", "specforge", "--physical", "2")

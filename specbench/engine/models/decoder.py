@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from specbench.engine.models.base import Features, Span
 from specbench.engine.models.cache_view import CacheView
 from specbench.engine.models.features import checked_features, new_features
-from specbench.engine.models.layers import Norm, Projection
+from specbench.engine.models.layers import Norm, Projection, Table
 from specbench.engine.models.mla import LatentAttention
 from specbench.engine.models.moe import MoeFeedForward
 from specbench.engine.models.parts import HeadAttention, SwiGlu, linear
@@ -59,7 +59,7 @@ class DecoderTarget(nn.Module):
         self.windowed = any(spec.attention.windows)
         self.embedding = tensors["model.embed_tokens.weight"]
         self.dtype, self.device = self.embedding.dtype, self.embedding.device
-        self.embed = held_embedding(self.embedding)
+        self.embed = Table(self.embedding)
         self.layers = nn.ModuleList(
             DecoderLayer(spec, tensors, index) for index in range(spec.n_layers)
         )
@@ -105,14 +105,4 @@ class DecoderTarget(nn.Module):
 
     def read_bytes(self, rows: int) -> int:
         """Bytes of all weights; a forward reads them but for experts that were not chosen."""
-        held = {
-            id(p): p for p in (*self.parameters(), *self.buffers()) if p is not self.embed.weight
-        }
-        return sum(p.numel() * p.element_size() for p in held.values())
-
-
-def held_embedding(weight: Tensor) -> nn.Embedding:
-    """A lookup that holds ``weight`` [V, H] itself, no copy."""
-    made = nn.Embedding(weight.shape[0], weight.shape[1], device="meta")
-    made.weight = nn.Parameter(weight, requires_grad=False)
-    return made
+        return sum(p.numel() * p.element_size() for p in (*self.parameters(), *self.buffers()))

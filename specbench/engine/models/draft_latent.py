@@ -1,8 +1,9 @@
 """Latent attention (MLA) of a draft, in its plain form: keys and values are expanded per head.
 
 A query or key head is (nope | rope). Rotation is on adjacent pairs, as checkpoints store them
-(engine-spec 12.2); pairs of the nope part are turned by 1. Values are padded to the width of keys,
-so that one cache holds both.
+(engine-spec 12.2); pairs of the nope part are turned by 1. Yarn's factor of rotations belongs to
+the rope part, its factor of scores (mscale squared) to both. Values are padded to the width of
+keys, so that one cache holds both.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from specbench.engine.models.layers import Norm, Projection, Rope
+from specbench.engine.models.rope import factors
 from specbench.modelspec import DraftSpec, LatentShape, RopeSpec
 
 
@@ -31,7 +33,8 @@ class LatentRope(Rope):
         super().__init__(rope, latent.rope, length, dtype, device)
         still = torch.ones(length, 1, latent.nope // 2, dtype=self.keys.dtype, device=device)
         self.keys = torch.cat([still, self.keys], -1)
-        self.queries = (self.keys * (latent.nope + latent.rope) ** -0.5)[:, None]
+        scored = factors(rope)[1]
+        self.queries = (self.keys * (scored * (latent.nope + latent.rope) ** -0.5))[:, None]
 
 
 class LatentAttention:
@@ -41,16 +44,21 @@ class LatentAttention:
         assert spec.latent is not None
         self._latent, self._heads, self._dim = spec.latent, spec.shape.heads, spec.shape.head_dim
         at, eps = f"{prefix}.self_attn", spec.shape.eps
-        self._q_norm = Norm(tensors[f"{at}.q_a_layernorm.weight"], eps)
+        self._q_norm: Norm | None = None
+        to_queries: tuple[str, ...] = ("q_proj",)
+        if spec.latent.q_rank:
+            self._q_norm = Norm(tensors[f"{at}.q_a_layernorm.weight"], eps)
+            to_queries = ("q_b_proj", "q_a_proj")
         self._kv_norm = Norm(tensors[f"{at}.kv_a_layernorm.weight"], eps)
-        names = ("q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj", "o_proj")
+        names = (*to_queries, "kv_a_proj_with_mqa", "kv_b_proj", "o_proj")
         self.projections = tuple(Projection(tensors[f"{at}.{name}.weight"]) for name in names)
 
     def qkv(self, x: Tensor, out: Tensor) -> None:
         """Queries, keys and padded values of rows ``x`` [R, in], into ``out`` [R, 3·heads·D]."""
         latent, rows = self._latent, x.shape[0]
-        q_a, q_b, kv_a, kv_b, _ = self.projections
-        q = q_b(self._q_norm(q_a(x)))
+        low_q = x if self._q_norm is None else self._q_norm(self.projections[1](x))
+        q = self.projections[0](low_q)
+        kv_a, kv_b = self.projections[-3:-1]
         low, turned = torch.split(kv_a(x), [latent.kv_rank, latent.rope], -1)
         expanded = kv_b(self._kv_norm(low)).view(rows, self._heads, -1)
         still, v = torch.split(expanded, [latent.nope, latent.value], -1)

@@ -1,4 +1,5 @@
-"""Drafts beyond the single Llama layer: several layers, latent attention, the last hidden state.
+"""Drafts beyond the single Llama layer: several layers, latent attention, the last hidden state,
+biases and normed heads.
 
 Every row goes through every layer, so ``remember`` does all of it and ``guess`` is norm and head;
 the drafter calls both in that order for every kind of row. Rules: engine-spec 2.1, 1.5, 1.6.
@@ -16,27 +17,52 @@ from specbench.engine.models.attention import attend, store
 from specbench.engine.models.base import RowKind, Span
 from specbench.engine.models.draft_latent import LatentAttention
 from specbench.engine.models.eagle3 import Eagle3Draft
-from specbench.engine.models.layers import Norm, Projection, Scratch, ScratchCache
+from specbench.engine.models.layers import Norm, Projection, Scratch, ScratchCache, Table
 from specbench.engine.models.llama import fused_qkv
+from specbench.engine.models.parts import in_pairs
 from specbench.errors import EngineError
 from specbench.modelspec import DraftSpec
 
 
 class HeadAttention:
-    """The projections of grouped-query attention around the scores."""
+    """The projections of grouped-query attention around the scores, with biases and head norms."""
 
     def __init__(self, spec: DraftSpec, tensors: Mapping[str, Tensor], prefix: str) -> None:
-        qkv = fused_qkv(tensors, prefix, spec.shape.head_dim)
-        out = tensors[f"{prefix}.self_attn.o_proj.weight"]
-        self.projections = (Projection(qkv), Projection(out))
+        at, shape = f"{prefix}.self_attn", spec.shape
+        qkv = fused_qkv(tensors, prefix, shape.head_dim)
+        self.projections = (Projection(qkv), Projection(tensors[f"{at}.o_proj.weight"]))
+        self._bias = _fused_bias(tensors, at, shape.head_dim) if spec.qkv_bias else None
+        self._out_bias = tensors[f"{at}.o_proj.bias"] if spec.out_bias else None
+        self._dim = shape.head_dim
+        self._norms: tuple[tuple[Norm, int], ...] = ()
+        if spec.head_norm:
+            gains = (in_pairs(tensors[f"{at}.{name}_norm.weight"], shape.head_dim) for name in "qk")
+            norms = [Norm(gain, shape.eps) for gain in gains]
+            self._norms = ((norms[0], shape.heads), (norms[1], shape.kv_heads))
 
     def qkv(self, x: Tensor, out: Tensor) -> None:
-        """Queries, keys and values of rows ``x`` into ``out``."""
+        """Queries, keys and values of rows ``x`` into ``out``; norms come before rotation."""
         self.projections[0].into(x, out)
+        if self._bias is not None:
+            out.add_(self._bias)
+        first = 0
+        for norm, heads in self._norms:
+            width = heads * self._dim
+            part = out[:, first : first + width].view(out.shape[0], heads, self._dim)
+            part.copy_(norm(part))
+            first += width
 
     def out(self, mixed: Tensor) -> Tensor:
         """The output projection."""
+        if self._out_bias is not None:
+            return self.projections[1].plus(self._out_bias, mixed)
         return self.projections[1](mixed)
+
+
+def _fused_bias(tensors: Mapping[str, Tensor], at: str, head_dim: int) -> Tensor:
+    """Biases of q, k and v in the order of ``fused_qkv``."""
+    q, k, v = (tensors[f"{at}.{name}_proj.bias"] for name in "qkv")
+    return torch.cat([in_pairs(q, head_dim), in_pairs(k, head_dim), v])
 
 
 class DraftLayer:
@@ -80,13 +106,14 @@ class StackedDraft(Eagle3Draft):
         """``target_norm`` is the target's final norm, for drafts on its last normed state."""
         self.spec, self.dtype, self.device = spec, embedding.dtype, embedding.device
         eps = spec.shape.eps
-        self._embedding = embedding
+        self.embed = Table(embedding)
         self._token_norm = Norm(tensors["midlayer.input_layernorm.weight"], eps)
         upper = [DraftLayer(spec, tensors, f"layers.{i}", spec.upper_norm)
                  for i in range(1, spec.n_layers)]  # fmt: skip
         self.layers = (DraftLayer(spec, tensors, "midlayer", "hidden_norm"), *upper)
         self._target_norm = target_norm
         self._reducer = Projection(tensors["fc.weight"]) if spec.has_fc else None
+        self._fc_bias = tensors["fc.bias"] if spec.fc_bias else None
         self._input_norm = Norm(tensors["input_norm.weight"], eps) if spec.norm_before_fc else None
         self._fc_norms = tuple(
             Norm(tensors[f"fc_norm.{j}.weight"], eps)
@@ -123,7 +150,11 @@ class StackedDraft(Eagle3Draft):
         return super().hidden(vectors, kind)
 
     def _reduce(self, vectors: Tensor) -> Tensor:
-        return vectors if self._reducer is None else self._reducer(vectors)
+        if self._reducer is None:
+            return vectors
+        if self._fc_bias is not None:
+            return self._reducer.plus(self._fc_bias, vectors)
+        return self._reducer(vectors)
 
     def remember(self, tokens: Tensor, hidden: Tensor, span: Span, batch: int) -> Tensor:
         """Run rows (token [R], state [R, H]) through all layers, storing keys and values.
@@ -132,7 +163,7 @@ class StackedDraft(Eagle3Draft):
             The stream after the last layer [R, H], before the final norm.
         """
         scratch = self.scratch(batch, tokens.shape[0] // batch)
-        embedded = self._token_norm(self._embedding.index_select(0, tokens))
+        embedded = self._token_norm(self.embed(tokens))
         out = hidden
         for index, layer in enumerate(self.layers):
             normed = layer.norm(out)

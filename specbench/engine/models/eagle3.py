@@ -17,9 +17,9 @@ from specbench.engine.models.layers import (
     ALWAYS,
     Norm,
     Projection,
-    Rope,
     Scratch,
     ScratchCache,
+    Table,
     can_pack,
     feed_forward,
     gain_from,
@@ -34,13 +34,23 @@ MAX_TABLE_BYTES = 256 * 1024 * 1024
 class Eagle3Draft:
     """Weights of a one-layer draft and its forward, cut where extend needs only the last row."""
 
-    def __init__(self, spec: DraftSpec, tensors: Mapping[str, Tensor], embedding: Tensor) -> None:
-        """``embedding`` [V, H] is the target's or the draft's own: ``spec.embed_policy``."""
+    def __init__(
+        self,
+        spec: DraftSpec,
+        tensors: Mapping[str, Tensor],
+        embedding: Tensor,
+        *,
+        whole: bool = True,
+    ) -> None:
+        """``embedding`` [V, H] is the target's or the draft's own: ``spec.embed_policy``.
+
+        ``whole`` False for one rank's shards: neither packed nor made a table of.
+        """
         self.spec, self.dtype, self.device = spec, embedding.dtype, embedding.device
         shape, eps = spec.shape, spec.shape.eps
         qkv = fused_qkv(tensors, "midlayer", shape.head_dim)
         by_token, by_hidden = qkv[:, : shape.hidden], qkv[:, shape.hidden :]
-        packed = can_pack(tensors)
+        packed = whole and can_pack(tensors)
         self.block = build_block(
             tensors,
             "midlayer",
@@ -51,10 +61,11 @@ class Eagle3Draft:
             keep_input_norm=spec.norm_before_residual,
         )
         token_norm = Norm(tensors["midlayer.input_layernorm.weight"], eps)
-        self._embedding, self._token_norm = embedding, token_norm
+        self.embed, self._token_norm = Table(embedding), token_norm
         self._by_token = Projection(by_token)
         size = embedding.shape[0] * qkv.shape[0] * embedding.element_size()
-        self._table = self._by_token(token_norm(embedding)) if size <= MAX_TABLE_BYTES else None
+        tabled = whole and size <= MAX_TABLE_BYTES
+        self._table = self._by_token(token_norm(embedding)) if tabled else None
         self.fc = Projection(tensors["fc.weight"], packed=packed)
         self._input_norm = Norm(tensors["input_norm.weight"], eps) if spec.norm_before_fc else None
         self._fc_norms = tuple(
@@ -127,32 +138,6 @@ class Eagle3Draft:
         normed = self._norm(out)
         return (normed if self.spec.norm_output else out), self.head(normed)
 
-    def chain(
-        self,
-        tokens: Tensor,
-        state: Tensor,
-        starts: Tensor,
-        keys: Tensor,
-        values: Tensor,
-        rope: Rope,
-        steps: int,
-    ) -> bool:
-        """Draft a whole chain in one call, where the kernels can; here they cannot.
-
-        Args:
-            tokens: [B, N], filled up to token 1; tokens 2 .. ``steps`` are written.
-            state: recurrent state [B, H] behind token 1.
-            starts: committed length of each lane [B].
-            keys: the draft's cache [1, lanes, Hkv, capacity, D]; lane b is row b of the batch.
-            values: likewise.
-            rope: rotations of all positions.
-            steps: K.
-
-        Returns:
-            False when nothing was done and the steps have to be run one by one.
-        """
-        return False
-
     def scratch(self, batch: int, rows: int) -> Scratch:
         """Working memory for a shape; see ``ScratchCache``."""
         return self._scratch(batch, rows)
@@ -160,7 +145,7 @@ class Eagle3Draft:
     def _token_part(self, tokens: Tensor) -> Tensor:
         if self._table is not None:
             return self._table.index_select(0, tokens)
-        return self._by_token(self._token_norm(self._embedding.index_select(0, tokens)))
+        return self._by_token(self._token_norm(self.embed(tokens)))
 
 
 def _check_width(width: int, expected: int, what: str) -> None:

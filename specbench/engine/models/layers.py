@@ -47,6 +47,17 @@ def can_pack(tensors: Mapping[str, Tensor]) -> bool:
     )
 
 
+class Table:
+    """The rows of an embedding [V, H] by token id."""
+
+    def __init__(self, weight: Tensor) -> None:
+        self.weight = weight
+
+    def __call__(self, tokens: Tensor) -> Tensor:
+        """Rows [R, H] of ids [R]."""
+        return self.weight.index_select(0, tokens)
+
+
 class Norm:
     """RMSNorm over the last dimension; its gain can be left to the matrix behind it.
 

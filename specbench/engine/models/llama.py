@@ -17,6 +17,7 @@ from specbench.engine.models.layers import (
     Projection,
     Scratch,
     ScratchCache,
+    Table,
     can_pack,
     feed_forward,
     gain_from,
@@ -73,13 +74,20 @@ class LlamaTarget:
     windowed = False
 
     def __init__(
-        self, spec: TargetSpec, tensors: Mapping[str, Tensor], capture: tuple[int, ...]
+        self,
+        spec: TargetSpec,
+        tensors: Mapping[str, Tensor],
+        capture: tuple[int, ...],
+        *,
+        whole: bool = True,
     ) -> None:
+        """``whole`` False for one rank's shards, which are not packed: all ranks have to agree."""
         self.spec, self.capture = spec, capture
         shape = spec.shape
         self.embedding = tensors["model.embed_tokens.weight"]
         self.dtype, self.device = self.embedding.dtype, self.embedding.device
-        self.packed = packed = can_pack(tensors)
+        self.embed = Table(self.embedding)
+        self.packed = packed = whole and can_pack(tensors)
         self.blocks = tuple(
             build_block(
                 tensors,
@@ -134,7 +142,7 @@ class LlamaTarget:
         checked_features(features, self.capture, tokens.shape[0], self.spec.shape.hidden)
         scratch = self.scratch(batch, tokens.shape[0] // batch)
         wanted = {} if features is None else features.parts
-        x = self.embedding.index_select(0, tokens)
+        x = self.embed(tokens)
         for index, block in enumerate(self.blocks):
             if index in wanted:
                 wanted[index].copy_(x)

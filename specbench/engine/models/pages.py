@@ -26,22 +26,31 @@ def to_huge_pages(projections: Sequence[Projection]) -> bool:
         True when it was done; False on a device, or where the system has no such pages.
     """
     matrices = [projection.matrix for projection in projections]
-    advice = getattr(mmap, "MADV_HUGEPAGE", None)
-    if advice is None or not matrices or matrices[0].device.type != "cpu":
+    if not matrices or matrices[0].device.type != "cpu":
         return False
-    total = sum(_padded(matrix) for matrix in matrices)
-    region = mmap.mmap(-1, total + HUGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    try:
-        region.madvise(advice)
-    except OSError:  # the kernel was built without them
-        region.close()
+    memory = huge_region(sum(_padded(matrix) for matrix in matrices))
+    if memory is None:
         return False
-    memory = torch.frombuffer(region, dtype=torch.uint8)  # keeps the region alive
-    at = -memory.data_ptr() % HUGE
+    at = 0
     for projection, matrix in zip(projections, matrices, strict=True):
         projection.matrix = _moved(matrix, memory[at:])
         at += _padded(matrix)
     return True
+
+
+def huge_region(size: int) -> Tensor | None:
+    """``size`` bytes that begin on a huge page; None where the system has no such pages."""
+    advice = getattr(mmap, "MADV_HUGEPAGE", None)
+    if advice is None:
+        return None
+    region = mmap.mmap(-1, size + HUGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    try:
+        region.madvise(advice)
+    except OSError:  # the kernel was built without them
+        region.close()
+        return None
+    memory = torch.frombuffer(region, dtype=torch.uint8)  # keeps the region alive
+    return memory[-memory.data_ptr() % HUGE :]
 
 
 def _moved(matrix: Tensor, memory: Tensor) -> Tensor:

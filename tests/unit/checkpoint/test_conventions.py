@@ -15,7 +15,7 @@ from specbench.checkpoint.conventions import (
     to_physical,
     to_written,
 )
-from specbench.checkpoint.id_rules import RULES, IdRule
+from specbench.checkpoint.id_rules import RULES, IdRule, Shift
 from specbench.errors import CheckpointError, ConfigError
 
 KIMI = "KimiK25ForConditionalGeneration"
@@ -41,6 +41,11 @@ def test_kimi(ids: tuple[int, ...]) -> None:
 RULE_TABLE = [
     ("sglang==0.5.23", "LlamaForCausalLM", (2, 16, 29), 32, (3, 17, 30)),
     ("sglang==0.5.8", "Qwen3MoeForCausalLM", (1, 23, 44), 48, (2, 24, 45)),
+    ("sglang==0.5.14", "Qwen2ForCausalLM", (1, 13, 24), 28, (2, 14, 25)),
+    ("sglang==0.5.23", "qwen2_moe", (2, 13, 24), 28, (3, 14, 25)),
+    ("sglang==0.5.23", "Qwen3ForCausalLM", (2, 18, 33), 36, (3, 19, 34)),
+    ("sglang==0.5.23", "Glm4MoeForCausalLM", (2, 23, 43), 46, (3, 24, 44)),
+    ("sglang==0.5.23", "Glm5NextForConditionalGeneration", (2, 39, 75), 78, (3, 40, 76)),
     ("sglang==0.5.12", "DeepseekV3ForCausalLM", (2, 30, 58), 61, (3, 31, 59)),
     ("sglang==0.5.14", "deepseek_v3", (2, 30, 58), 61, (2, 30, 58)),
     ("sglang==0.5.14", "DeepseekV2ForCausalLM", (1, 12, 23), 27, (2, 13, 24)),
@@ -66,6 +71,23 @@ def test_every_rule(
     engine: str, arch: str, ids: tuple[int, ...], layers: int, expected: tuple[int, ...]
 ) -> None:
     assert to_physical(ids, find(engine, arch), layers) == expected
+
+
+@pytest.mark.parametrize(("engine", "arch", "ids", "layers", "expected"), RULE_TABLE, ids=str)
+def test_every_rule_backwards(
+    engine: str, arch: str, ids: tuple[int, ...], layers: int, expected: tuple[int, ...]
+) -> None:
+    """The numbers to write for the physical layers of the row are those of the row; SGLang since
+    0.5.14 reads two writings of some layers alike, and the one without a shift is written."""
+    rule = find(engine, arch)
+    twice = rule.shift is Shift.FIRST_IS_ONE
+    assert to_written(expected, rule, layers) == (expected if twice else ids)
+
+
+def test_every_rule_has_a_row() -> None:
+    """Each rule is read by some row above, or fixed; a rule nobody tests cannot slip in."""
+    tested = {find(engine, arch) for engine, arch, *_ in RULE_TABLE}
+    assert {rule for rule in RULES if rule.shift is not Shift.FIXED} == tested
 
 
 @pytest.mark.parametrize(

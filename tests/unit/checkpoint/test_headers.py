@@ -11,7 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from specbench.checkpoint.headers import MAX_HEADER_BYTES, read_array, read_header
+from specbench.checkpoint.headers import (
+    MAX_HEADER_BYTES,
+    MAX_TENSORS,
+    parse_json,
+    read_array,
+    read_header,
+)
 from specbench.errors import CheckpointError
 from tests.tiny import shared_pair
 
@@ -106,3 +112,28 @@ def test_only_maps_are_read_as_arrays() -> None:
     header = read_header(shared_pair().draft / "model.safetensors")
     with pytest.raises(CheckpointError, match="integer or boolean"):
         read_array(header["fc.weight"])
+
+
+def test_more_tensors_than_any_file_has_are_refused_unparsed(tmp_path: Path) -> None:
+    entry = '"t":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}'
+    text = ("{" + ",".join([entry] * (MAX_TENSORS + 1)) + "}").encode()  # a repeated key, too
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(len(text).to_bytes(8, "little") + text)
+    with pytest.raises(CheckpointError, match=f"it lists {MAX_TENSORS + 1} tensors"):
+        read_header(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "deep"),
+    [(b'{"a":["]]]", {"b": "[[\\"[["}]}', 3), (b'["\\\\",[1]]', 2), (b'"[[["', 0), (b"", 0)],
+)
+def test_brackets_in_strings_are_no_nesting(tmp_path: Path, text: bytes, deep: int) -> None:
+    if deep:
+        parse_json(tmp_path, text, deep)
+        with pytest.raises(CheckpointError, match=f"deeper than {deep - 1}"):
+            parse_json(tmp_path, text, deep - 1)
+    elif text:
+        assert parse_json(tmp_path, text, 0) == "[[["
+    else:
+        with pytest.raises(CheckpointError, match="cannot be parsed"):
+            parse_json(tmp_path, text, 0)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from specbench.checkpoint.keys import Keys, rope
-from specbench.checkpoint.layer_rules import layer_shape
+from specbench.checkpoint.keys import Keys
+from specbench.checkpoint.layer_rules import layer_shape, sliding_window
 from specbench.errors import CheckpointError
 
 SIZES = {
@@ -34,7 +34,6 @@ def test_defaults_are_noted() -> None:
     assert [c.text for c in table.caveats] == [
         "config.json: num_key_value_heads is absent, 4 is taken"
     ]
-    assert rope(keys()).theta == 10000.0
 
 
 @pytest.mark.parametrize(
@@ -52,24 +51,48 @@ def test_what_is_not_supported_is_refused(wrong: dict[str, Any]) -> None:
         layer_shape(keys(**{**SIZES, **wrong}))
 
 
-def test_rope_in_both_spellings() -> None:
-    assert rope(keys(rope_theta=500.0, max_position_embeddings=99)).max_position == 99
-    nested = {"rope_type": "default", "rope_theta": 500.0}
-    assert rope(keys(rope_parameters=nested)).theta == 500.0
-    assert rope(keys(rope_parameters=nested, rope_theta=500.0)).theta == 500.0
+def test_null_is_absent() -> None:
+    table = keys(norm_output=None, mlp_bias=None)
+    assert table.flag("norm_output", default=True) is True
+    table.must_be("mlp_bias", False)
+    table.done()
+
+
+def test_a_message_stays_short_whatever_the_keys() -> None:
+    table = keys(**{"x" * 100_000: 1}, **{f"k{i}": i for i in range(100)})
+    with pytest.raises(CheckpointError, match="and 93 more") as caught:
+        table.done()
+    assert len(str(caught.value)) < 1000
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    ("table", "window"),
     [
-        {"rope_scaling": {"rope_type": "llama3"}},
-        {"rope_scaling": {"type": "linear", "factor": 2}},
-        {"rope_parameters": {"rope_type": "default", "factor": 8.0}},
-        {"rope_parameters": 3},
-        {"rope_parameters": {"rope_theta": 1.0}, "rope_theta": 2.0},
+        ({}, None),
+        ({"sliding_window": 128}, 128),
+        ({"sliding_window": 128, "use_sliding_window": False, "max_window_layers": 28}, None),
+        ({"layer_types": ["full_attention"] * 36, "sliding_window": 128}, None),
+        ({"layer_types": ["sliding_attention", "full_attention"], "sliding_window": 64}, 64),
     ],
     ids=str,
 )
-def test_scaled_rope_is_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(CheckpointError, match="rope"):
-        rope(keys(**wrong))
+def test_windows(table: dict[str, Any], window: int | None) -> None:
+    read = keys(num_hidden_layers=2, **table)
+    assert sliding_window(read) == window
+    read.done()
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        {"layer_types": ["sliding_attention"], "sliding_window": 64},
+        {"layer_types": ["sliding_attention"] * 2},
+        {"layer_types": ["linear_attention"] * 2},
+        {"layer_types": []},
+        {"sliding_window": -3},
+    ],
+    ids=str,
+)
+def test_windows_that_are_not_understood(table: dict[str, Any]) -> None:
+    with pytest.raises(CheckpointError, match=r"layer_types|sliding_window"):
+        sliding_window(keys(num_hidden_layers=2, **table))

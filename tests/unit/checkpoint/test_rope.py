@@ -82,8 +82,22 @@ def test_scores_are_scaled_by_latent_attention_alone() -> None:
         ({"rope_theta": 1.0, "rope_parameters": {"rope_theta": 2.0}}, "differ"),
         ({"rope_parameters": {"partial_rotary_factor": 0.5}}, "partial_rotary_factor=0.5"),
         ({"rope_scaling": [1]}, "A table or null"),
+        ({"partial_rotary_factor": 0.5}, "partial_rotary_factor=0.5"),
     ],
 )
 def test_what_is_not_understood_is_refused(values: dict[str, Any], message: str) -> None:
     with pytest.raises(CheckpointError, match=message):
         read(**values)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        {"type": "mrope", "mrope_section": [16, 24, 24]},
+        {"rope_type": "default", "mrope_section": [24, 20, 20], "mrope_interleaved": True},
+    ],
+)
+def test_three_axes_are_one_for_text(table: dict[str, Any]) -> None:
+    keys = Keys({**BASE, "rope_theta": 5.0, "rope_scaling": table}, "config.json")
+    assert read_rope(keys, 128) == read(rope_theta=5.0)
+    assert [c.code for c in keys.caveats] == ["mrope"]

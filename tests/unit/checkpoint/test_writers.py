@@ -13,11 +13,12 @@ from safetensors.torch import load_file, save_file
 
 from specbench.checkpoint import Folder, read_draft, read_target
 from specbench.checkpoint.draft_names import by_canonical
-from specbench.checkpoint.writers import LAYOUTS, write_draft
+from specbench.checkpoint.layouts import LAYOUTS
+from specbench.checkpoint.writers import write_draft
 from specbench.cli import main
 from specbench.errors import CheckpointError, OutputError, SpecbenchError
 from specbench.modelspec import DraftSpec
-from tests.drafts import KINDS, Kind, write_kind
+from tests.drafts import FLAGS, KINDS, LLAMA3, Kind, write_kind
 from tests.tiny import TinyPair, write_pair
 
 DEMO = Path(__file__).parents[3] / "specbench" / "demo"
@@ -42,18 +43,29 @@ def core(spec: DraftSpec) -> DraftSpec:
     return replace(spec, file_format="", capture_source="", caveats=())
 
 
+def able(kind: Kind) -> set[str]:
+    """The formats whose code bases have what ``kind`` has (engine-spec 1.2 to 1.5)."""
+    says = {
+        "safeailab": set[str](),
+        "specforge": {"fc_norm", "norm_output", "last", "latent", "bias", "fc_bias"},
+        "nvidia": {"last", "latent", "bias"},
+        "speculators": {*FLAGS, "bias", "heads"},
+    }
+    parts = {"last": kind.last_hidden, "latent": kind.latent, "bias": kind.bias,
+             "fc_bias": kind.fc_bias, "heads": kind.head_norm}  # fmt: skip
+    has = {*kind.flags, *(name for name, there in parts.items() if there)}
+    return {layout for layout, said in says.items() if has <= said}
+
+
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_round_trip_or_a_reason(tmp_path: Path, kind: Kind, layout: str) -> None:
     pair = write_kind(tmp_path, kind)
     spec, folder = read(pair)
-    can_say = set(kind.flags) <= set(LAYOUTS[layout].flags)
-    can_hold = not kind.last_hidden or LAYOUTS[layout].last_hidden
-    can_attend = not kind.latent or layout in ("specforge", "speculators")
     out, flags = tmp_path / "out", dict[str, Any]()
     if layout == "safeailab":
         flags = {"capture_ids": (1, 2, 3)}
-    if not (can_say and can_hold and can_attend):
+    if layout not in able(kind):
         with pytest.raises(CheckpointError, match="cannot express"):
             written(spec, folder, out, layout=layout, drop_ids=layout == "safeailab")
         assert not out.exists()
@@ -115,6 +127,86 @@ def test_what_an_engine_would_ignore(
     spec, folder = read(write_kind(tmp_path, Kind(name="x", flags=flags)))
     with pytest.raises(CheckpointError, match=f"does not read .*{reason}"):
         written(spec, folder, tmp_path / "out", layout=layout, engine=engine)
+
+
+@pytest.mark.parametrize(
+    ("kind", "layout", "engine", "reason"),
+    [
+        (Kind(name="b", bias=True), "specforge", "sglang==0.5.23", "attention_bias"),
+        (Kind(name="f", fc_bias=True), "specforge", "vllm==0.32", "fc.bias"),
+        (Kind(name="h", head_norm=True), "speculators", "vllm==0.16", "normed query"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value.name,
+)
+def test_parts_that_an_engine_does_not_read(
+    tmp_path: Path, kind: Kind, layout: str, engine: str, reason: str
+) -> None:
+    spec, folder = read(write_kind(tmp_path, kind))
+    with pytest.raises(CheckpointError, match=f"does not read .*{reason}"):
+        written(spec, folder, tmp_path / "out", layout=layout, engine=engine)
+
+
+def test_what_others_can_say_is_named(tmp_path: Path) -> None:
+    spec, folder = read(write_kind(tmp_path, Kind(name="h", head_norm=True)))
+    with pytest.raises(CheckpointError, match=r"normed query.*A format that can: speculators\."):
+        written(spec, folder, tmp_path / "out", layout="specforge")
+    both = replace(spec, fc_bias=True)
+    with pytest.raises(CheckpointError, match="none can express all of it"):
+        written(both, folder, tmp_path / "out", layout="specforge")
+
+
+def test_scaled_rotations_are_written_in_the_old_spelling(tmp_path: Path) -> None:
+    """rope_parameters of transformers 5 becomes rope_theta and rope_scaling, which all read."""
+    pair = write_kind(tmp_path, Kind(name="s", scaling=LLAMA3))
+    path = pair.draft / "config.json"
+    config = json.loads(path.read_text())
+    config["rope_parameters"] = {**config.pop("rope_scaling"), "rope_theta": 7.5e5}
+    config.pop("rope_theta")
+    path.write_text(json.dumps(config))
+    spec, folder = read(pair)
+    for layout in ("specforge", "speculators"):
+        out = written(spec, folder, tmp_path / layout, layout=layout)
+        whole = json.loads((out / "config.json").read_text())
+        table = whole.get("transformer_layer_config", whole)
+        assert (table["rope_theta"], table["rope_scaling"]) == (7.5e5, LLAMA3)
+        assert "rope_parameters" not in table
+
+
+def test_a_window_survives_and_sglang_has_to_be_told(tmp_path: Path) -> None:
+    pair = write_pair(tmp_path)
+    path = pair.draft / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "sliding_window": 256}))
+    spec, folder = read(pair)
+    assert spec.context_limit == 256
+    for engine, told in (("sglang==0.5.23", ["window of 256"]), ("vllm==0.16", [])):
+        out = tmp_path / engine
+        result = write_draft(spec, folder, out, layout="specforge", engine=engine, layers=4)
+        assert [w for w in told if w in result.notes[0]] == told if told else not result.notes
+        assert core(read_draft(out, read_target(pair.target)[0])[0]) == core(spec)
+
+
+def test_sharded_drafts_of_every_format_read_the_same(tmp_path: Path) -> None:
+    """Two files and an index, as large exports are."""
+    pair = write_pair(tmp_path)
+    spec, folder = read(pair)
+    for layout in ("specforge", "nvidia", "speculators"):
+        out = written(spec, folder, tmp_path / layout, layout=layout)
+        shard(out)
+        again, sharded = read_draft(out, read_target(pair.target)[0])
+        assert core(again) == core(spec)
+        assert len(sharded.files) == 2
+
+
+def shard(folder: Path) -> None:
+    whole = folder / "model.safetensors"
+    tensors = load_file(whole)
+    names = sorted(tensors)
+    places = {name: f"model-{i % 2 + 1:05}-of-00002.safetensors" for i, name in enumerate(names)}
+    whole.unlink()
+    for file in set(places.values()):
+        save_file({n: tensors[n] for n in names if places[n] == file}, folder / file)
+    index = {"metadata": {}, "weight_map": places}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
 
 
 def test_a_full_folder_is_left_alone(tmp_path: Path) -> None:
