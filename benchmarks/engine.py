@@ -1,10 +1,12 @@
-"""The engine beside ``transformers`` generate and llama.cpp: python -m benchmarks.engine.
+"""The engine beside transformers, llama.cpp and vLLM: python -m benchmarks.engine.
 
-Same weights, prompts and token counts in one run, batch 1, greedy. llama.cpp takes part where
-``--llamacpp-python`` names an interpreter that has xllamacpp and gguf. Arms take turns prompt by
-prompt, in an order that rotates, so that what else the machine does hits all of them; medians over
-repetitions are compared. Outputs that loop are left out before anything is timed. The last table
-says where a step's time goes, and how far it is above the time that reading its weights takes.
+Same weights, prompts and token counts in one run, greedy, for each batch size of ``--batch``.
+llama.cpp takes part where ``--llamacpp-python`` names an interpreter that has xllamacpp and gguf,
+vLLM's CPU build where ``--vllm-python`` names one that has vllm; both plain and with EAGLE-3. Arms
+take turns group by group, in an order that rotates, so that what else the machine does hits all of
+them; medians over repetitions are compared. Outputs that loop are left out before anything is
+timed. The last table says where a step's time goes, and how far it is above the time that reading
+its weights takes.
 
 Run it on a quiet machine, with OMP_NUM_THREADS set to --threads. It needs the dev requirements.
 """
@@ -22,7 +24,8 @@ from typing import Any
 
 import torch
 
-from benchmarks.engine_peers import Case, Generate, llamacpp_arm, transformers_arm
+from benchmarks.engine_peers import Case, Generate, Outputs, peer_arms, transformers_arm
+from benchmarks.engine_report import as_markdown, as_text
 from specbench.config import EngineConfig, SpecConfig
 from specbench.demo import DRAFT, TARGET
 from specbench.engine.engine import Engine
@@ -32,24 +35,25 @@ from specbench.request import Request, SamplingParams
 from specbench.trace import StepTrace
 from specbench.workload import load_workload
 
-TRANSFORMERS = "transformers"
-LLAMACPP = "llama.cpp"
+REFERENCES = ("transformers", "llama.cpp", "vLLM", "best peer", "plain")
 
 
 @dataclass(slots=True)
 class Arm:
-    """One way of generating, what it took per prompt and repetition, and its steps."""
+    """One way of generating at one batch size, what each group took, and its steps."""
 
     name: str
+    batch: int
     spec: SpecConfig | None
     generate: Generate | None = None
     seconds: list[list[float]] = field(default_factory=list)
     steps: list[StepTrace] = field(default_factory=list)
     same: int = 0
+    compared: int = 0
 
 
-def main() -> None:
-    """Parse, run, print and write."""
+def parsed() -> argparse.Namespace:
+    """The command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
@@ -59,37 +63,58 @@ def main() -> None:
     parser.add_argument("--prompts", type=int, default=10)
     parser.add_argument("--tokens", type=int, default=96)
     parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--batch", type=int, nargs="+", default=[1], help="batch sizes, up to 8")
     parser.add_argument("--chains", type=int, nargs="*", default=[1, 2, 3, 4, 5, 6, 7])
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--capture-ids", type=lambda s: tuple(map(int, s.split(","))))
     parser.add_argument("--kernels", default="auto")
     parser.add_argument("--llamacpp-python", type=Path, help="interpreter with xllamacpp and gguf")
+    parser.add_argument("--vllm-python", type=Path, help="interpreter with vLLM's CPU build")
+    parser.add_argument("--peer-steps", type=int, default=3, help="K of the peers' EAGLE-3")
     parser.add_argument("--out", type=Path, help="write everything measured as JSON")
-    args = parser.parse_args()
+    parser.add_argument("--markdown", type=Path, help="write the tables as Markdown")
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Parse, run, print and write."""
+    args = parsed()
     config = EngineConfig(
-        device="cpu", dtype=args.dtype, threads=args.threads, max_batch_size=1, kernels=args.kernels
+        device="cpu",
+        dtype=args.dtype,
+        threads=args.threads,
+        max_batch_size=max(args.batch),
+        kernels=args.kernels,
     )
     engine = Engine(ModelPair.load(args.target, args.draft, config, args.capture_ids), config)
     asked = load_workload(args.workload).requests(
         args.prompts, SamplingParams(max_tokens=args.tokens), max_turns=1
     )
     cases, looping = choose(engine, asked)
-    arms = [Arm(TRANSFORMERS, None, transformers_arm(args.target, args.dtype))]
-    if args.llamacpp_python:
-        arms.append(Arm(LLAMACPP, None, llamacpp_arm(args.llamacpp_python, args.target)))
-    arms.append(Arm("plain", SpecConfig.baseline()))
-    arms += [Arm(f"chain {k}", SpecConfig.chain(k)) for k in args.chains]
-    measure(engine, arms, cases, args.repetitions)
-    report = summarise(engine, arms, cases)
-    report |= {
+    pythons = {"llama.cpp": args.llamacpp_python, "vLLM": args.vllm_python}
+    others = {"transformers": transformers_arm(args.target, args.dtype)}
+    others |= peer_arms(pythons, args.target, args.draft, args.peer_steps)
+    rows = []
+    for batch in args.batch:
+        arms = [Arm(name, batch, None, generate) for name, generate in others.items()]
+        arms.append(Arm("plain", batch, SpecConfig.baseline()))
+        arms += [Arm(f"chain {k}", batch, SpecConfig.chain(k)) for k in args.chains]
+        measure(engine, arms, cases, args.repetitions)
+        rows += summarise(engine, arms, sum(len(case.output) for case in cases))
+    report = {
+        "arms": rows,
+        "tokens": sum(len(case.output) for case in cases),
+        "read_bandwidth_gb_s": read_bandwidth() / 1e9,
         "prompts": len(cases),
         "left_out_looping": looping,
         "device": engine.pair.device_facts,
     }
-    print_tables(report)
+    print(as_text(report))
+    if args.markdown:
+        args.markdown.write_text(as_markdown(report), encoding="utf-8")
     if args.out:
-        args.out.write_text(json.dumps(report, indent=1))
+        args.out.write_text(json.dumps(report, indent=1), encoding="utf-8")
 
 
 def choose(engine: Engine, asked: Sequence[Request]) -> tuple[list[Case], int]:
@@ -97,7 +122,7 @@ def choose(engine: Engine, asked: Sequence[Request]) -> tuple[list[Case], int]:
     engine.configure(SpecConfig.baseline(), 1)
     cases, looping = [], 0
     for request in asked:
-        output, _, _ = run_engine(engine, request)
+        (output,), _, _ = run_engine(engine, [request])
         share = repeated_share(output)
         if share is None or share >= REPEATED_4GRAMS:
             looping += share is not None
@@ -112,44 +137,46 @@ def choose(engine: Engine, asked: Sequence[Request]) -> tuple[list[Case], int]:
     return cases, looping
 
 
-def run_engine(engine: Engine, request: Request) -> tuple[tuple[int, ...], float, list[StepTrace]]:
-    """Output ids, seconds from submission to the last token, and steps of one request."""
+def run_engine(
+    engine: Engine, requests: Sequence[Request]
+) -> tuple[Outputs, float, list[StepTrace]]:
+    """Output ids, seconds from submission to the last token, and steps of requests together."""
     steps: list[StepTrace] = []
-    output: tuple[int, ...] = ()
+    outputs: dict[int, tuple[int, ...]] = {}
     begun = time.perf_counter_ns()
-    engine.submit(request)
-    with torch.inference_mode():  # once per request, as transformers does
+    handles = [engine.submit(request) for request in requests]
+    with torch.inference_mode():  # once per run, as transformers does
         while not engine.idle:
             for emission in engine.step():
                 if emission.trace is not None:
                     steps.append(emission.trace)
-                output = emission.output_ids
-    return output, (time.perf_counter_ns() - begun) / 1e9, steps
+                outputs[emission.handle] = emission.output_ids
+    spent = (time.perf_counter_ns() - begun) / 1e9
+    return [outputs[handle] for handle in handles], spent, steps
 
 
-def measure(
-    engine: Engine,
-    arms: Sequence[Arm],
-    cases: Sequence[Case],
-    repetitions: int,
-) -> None:
-    """Round robin: repetition, prompt, arm; the arm that goes first rotates. One warm-up round."""
+def measure(engine: Engine, arms: Sequence[Arm], cases: Sequence[Case], repetitions: int) -> None:
+    """Round robin: repetition, group, arm; the arm that goes first rotates. One warm-up round."""
+    batch = arms[0].batch
+    groups = [cases[at : at + batch] for at in range(0, len(cases), batch)]
     for arm in arms:
-        arm.seconds = [[] for _ in cases]
+        arm.seconds = [[] for _ in groups]
     for repetition in range(-1, repetitions):
-        for index, case in enumerate(cases if repetition >= 0 else cases[:1]):
+        for index, group in enumerate(groups if repetition >= 0 else groups[:1]):
             first = (repetition + index) % len(arms)
             for arm in (*arms[first:], *arms[:first]):
                 steps: list[StepTrace] = []
                 if arm.generate is not None:
-                    output, spent = arm.generate(case)
+                    outputs, spent = arm.generate(group)
                 elif arm.spec is not None:
-                    engine.configure(arm.spec, 1)
-                    output, spent, steps = run_engine(engine, case.request)
+                    engine.configure(arm.spec, batch)
+                    outputs, spent, steps = run_engine(engine, [case.request for case in group])
                 if repetition >= 0:
                     arm.seconds[index].append(spent)
                     arm.steps += steps
-                    arm.same += output == case.output
+                    arm.compared += len(group)
+                    pairs = zip(outputs, group, strict=True)
+                    arm.same += sum(output == case.output for output, case in pairs)
 
 
 def read_bandwidth() -> float:
@@ -173,27 +200,28 @@ def step_bytes(engine: Engine, spec: SpecConfig) -> int:
     return total + decodes + draft.read_bytes(1, extend=True)
 
 
-def summarise(engine: Engine, arms: Sequence[Arm], cases: Sequence[Case]) -> dict[str, Any]:
-    """Tokens per second from the median of each prompt, ratios, and the parts of a step."""
-    tokens = sum(len(case.output) for case in cases)
+def summarise(engine: Engine, arms: Sequence[Arm], tokens: int) -> list[dict[str, Any]]:
+    """Tokens per second from the median of each group, ratios, and the parts of a step."""
     speed = {
         arm.name: tokens / sum(statistics.median(times) for times in arm.seconds) for arm in arms
     }
+    base: dict[str, float | None] = {name: speed.get(name) for name in REFERENCES}
+    base["best peer"] = max(speed[arm.name] for arm in arms if arm.spec is None)
     bandwidth, rows = read_bandwidth(), []
     for arm in arms:
+        own = speed[arm.name]
         row: dict[str, Any] = {
+            "batch": arm.batch,
             "arm": arm.name,
-            "tokens_per_s": speed[arm.name],
-            "over_transformers": speed[arm.name] / speed[TRANSFORMERS],
-            "over_llamacpp": speed[arm.name] / speed[LLAMACPP] if LLAMACPP in speed else None,
-            "over_plain": speed[arm.name] / speed["plain"],
-            "same_output": f"{arm.same}/{sum(map(len, arm.seconds))}",
+            "tokens_per_s": own,
+            "over": {name: own / speed if speed else None for name, speed in base.items()},
+            "same_output": f"{arm.same}/{arm.compared}",
             "seconds": arm.seconds,
         }
         if arm.spec is not None:
             row |= _step_figures(arm, step_bytes(engine, arm.spec), bandwidth)
         rows.append(row)
-    return {"arms": rows, "tokens": tokens, "read_bandwidth_gb_s": bandwidth / 1e9}
+    return rows
 
 
 def _step_figures(arm: Arm, weight_bytes: int, bandwidth: float) -> dict[str, Any]:
@@ -212,41 +240,6 @@ def _step_figures(arm: Arm, weight_bytes: int, bandwidth: float) -> dict[str, An
         "floor_ms": floor_ms,
         "over_floor": step_ms / floor_ms,
     }
-
-
-def print_tables(report: dict[str, Any]) -> None:
-    """Speeds, then the parts of a step."""
-    facts = report["device"]
-    print(
-        f"{report['prompts']} prompts, {report['tokens']} tokens a pass, "
-        f"{report['left_out_looping']} looping left out; {facts['dtype']}, weights "
-        f"{facts['weights']}, {facts['threads']} thread(s), torch {facts['torch']}, "
-        f"kernels {facts['kernels']}"
-    )
-    columns = ("x transformers", "x llama.cpp", "x plain", "same output")
-    print(f"{'arm':<14}{'tok/s':>8}" + "".join(f"{c:>16}" for c in columns))
-    for row in report["arms"]:
-        over = row["over_llamacpp"]
-        print(
-            f"{row['arm']:<14}{row['tokens_per_s']:>8.0f}{row['over_transformers']:>16.2f}"
-            f"{'absent' if over is None else f'{over:.2f}':>16}"
-            f"{row['over_plain']:>16.2f}{row['same_output']:>16}"
-        )
-    print(f"\nmedian step; weights are read at {report['read_bandwidth_gb_s']:.1f} GB/s")
-    parts = (
-        "step_ms",
-        "draft_ms",
-        "verify_ms",
-        "extend_ms",
-        "other_ms",
-        "weights_mb",
-        "floor_ms",
-    )
-    print(f"{'arm':<14}{'tau':>6}" + "".join(f"{c:>12}" for c in parts) + f"{'x floor':>9}")
-    for row in report["arms"]:
-        if "step_ms" in row:
-            cells = "".join(f"{row[c]:>12.2f}" for c in parts)
-            print(f"{row['arm']:<14}{row['accept_length']:>6.2f}{cells}{row['over_floor']:>9.2f}")
 
 
 if __name__ == "__main__":

@@ -9,95 +9,26 @@ overwritten by the extend; nothing the draft computed on its own states survives
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from specbench.config import SpecConfig
 from specbench.engine.batch import Batch
+from specbench.engine.drafter import chain_tree
 from specbench.engine.extend import Guess, KeptInputs, extend_batch, extend_lane
 from specbench.engine.graphs import Graphs
 from specbench.engine.kv_cache import KVPool, Tail, batch_mask, turn_at, turn_run
 from specbench.engine.models.base import RowKind, Span
 from specbench.engine.models.eagle3 import Eagle3Draft
 from specbench.engine.models.layers import Rope
-from specbench.engine.proposal import DraftSampler, Proposal
+from specbench.engine.native.steps import DraftSteps, draft_steps
+from specbench.engine.proposal import DraftSampler
 from specbench.engine.tree import Growth, Tree, chain_shape, top_choices
 from specbench.engine.verify import Verdict
 from specbench.verification import VerifyRules
 
 Observer = Callable[[int, int, list[int], Tensor], None]
-
-
-class Drafter(Protocol):
-    """What proposes trees."""
-
-    def propose(self, batch: Batch) -> Tree:
-        """A tree per lane, its root the lane's last token."""
-        ...
-
-    def extend(self, batch: Batch, features: Tensor, verdicts: Sequence[Verdict]) -> None:
-        """Take in what was decided: target features [B·N, A·Ht] and the kept paths."""
-        ...
-
-    def prefill(
-        self, lane: int, start: int, tokens: Sequence[int], features: Tensor, *, last: bool
-    ) -> None:
-        """Take in a prompt chunk: rows (token x[i+1], feature g[i]) from position ``start``."""
-        ...
-
-    def move(self, source: int, target: int, length: int) -> None:
-        """A sequence changed its lane."""
-        ...
-
-    def clear(self, lane: int) -> None:
-        """A lane held values that are not finite."""
-        ...
-
-
-class NoDraft:
-    """The empty tree: plain decoding through the same step."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._shape = chain_shape(1, device)
-
-    def propose(self, batch: Batch) -> Tree:
-        """The root alone."""
-        return chain_tree(batch.roots[:, None], self._shape)
-
-    def extend(self, batch: Batch, features: Tensor, verdicts: Sequence[Verdict]) -> None:
-        """Nothing to keep."""
-
-    def prefill(
-        self, lane: int, start: int, tokens: Sequence[int], features: Tensor, *, last: bool
-    ) -> None:
-        """Nothing to keep."""
-
-    def move(self, source: int, target: int, length: int) -> None:
-        """Nothing to move."""
-
-    def clear(self, lane: int) -> None:
-        """Nothing to clear."""
-
-
-def chain_tree(
-    tokens: Tensor,
-    shape: tuple[Tensor, Tensor, Tensor, Tensor],
-    proposal: Proposal | None = None,
-) -> Tree:
-    """A chain of ``tokens`` [B, N] with the shape from ``chain_shape``."""
-    parents, depths, ranks, seen = shape
-    return Tree(
-        tokens=tokens,
-        parents=parents,
-        depths=depths,
-        ranks=ranks,
-        seen=seen,
-        depth=tokens.shape[1] - 1,
-        chain=True,
-        proposal=proposal,
-    )
 
 
 class Eagle3Drafter:
@@ -125,12 +56,21 @@ class Eagle3Drafter:
         self._own = own_slots(spec, device)
         self._tail = Tail(self._own[0], pool.capacity, model.dtype)
         self._kept = KeptInputs(device)
+        # one call has no `_span`, which drafters of other kinds replace
+        known = type(self)._span is Eagle3Drafter._span and not graphs.fixed
+        self._steps = draft_steps(model, pool, rope) if known else None
         self._sampler: DraftSampler | None = None
         if rules is not None and rules.draws_drafts:
             self._sampler = DraftSampler(
                 lanes=lanes, steps=spec.num_steps, target_ids=model.target_ids, dtype=model.dtype
             )
         self.observer: Observer | None = None
+
+    @property
+    def _native(self) -> DraftSteps | None:
+        """The one-call forms, unless another model has been put in the place of theirs."""
+        steps = self._steps
+        return steps if steps is not None and steps.draft is self._model else None
 
     def propose(self, batch: Batch) -> Tree:
         """Draft a chain (b = 1) or a tree of N nodes for every lane."""
@@ -161,14 +101,14 @@ class Eagle3Drafter:
     def _propose_chain(self, batch: Batch, sampler: DraftSampler | None = None) -> Tensor:
         lanes = batch.size
         tokens = self._tokens[:lanes]
+        native, starts, steps = self._native, batch.start_tensor, self.spec.num_steps
+        if native is not None and sampler is None:
+            columns = batch.length(steps)
+            native.chain(batch.roots, starts, self._first, self._state, tokens, steps, columns)
+            return tokens
         tokens[:, 0] = batch.roots
         tokens[:, 1] = token = sampler.pick(0) if sampler else self._first[:lanes, 0]
         state, scratch = self._state[:lanes], self._model.scratch(lanes, 1)
-        pool, starts, steps = self._pool, batch.start_tensor, self.spec.num_steps
-        if not sampler and self._model.chain(
-            tokens, state, starts, pool.keys, pool.values, self._rope, steps
-        ):
-            return tokens
         for step in range(1, steps):
             span = self._span(batch, step, 1, None)
             hidden = self._model.hidden(state, RowKind.RECURRENT)
@@ -233,6 +173,13 @@ class Eagle3Drafter:
             rows_kept = features[: len(path)] if straight else features[list(path)]
             self._extend_lane(0, batch.starts[0], tokens, rows_kept, last=True)
             return
+        if self._native is not None:
+            kept_rows = [
+                (v.tokens, [lane * nodes + node for node in v.path])
+                for lane, v in enumerate(verdicts)
+            ]
+            self._extend_native(0, batch.starts, kept_rows, features, last=True)
+            return
         rows_max = self.spec.num_steps + 1 if batch.fixed else max(len(v.path) for v in verdicts)
         kept = self._kept.of(verdicts, nodes, rows_max, lanes)
         inputs = (batch.start_tensor, kept.tokens, kept.picked, kept.last, kept.ends, features)
@@ -254,27 +201,51 @@ class Eagle3Drafter:
     def _extend_lane(
         self, lane: int, start: int, tokens: Sequence[int], features: Tensor, *, last: bool
     ) -> None:
+        if self._native is not None:
+            rows = [(tokens, range(len(tokens)))]
+            self._extend_native(lane, [start], rows, features, last=last)
+            return
         guess = extend_lane(
             self._model, self._pool, self._rope, lane, start, tokens, features, guess=last
         )
         if guess is not None:
             self._begin(lane, guess)
 
+    def _extend_native(
+        self,
+        lane: int,
+        starts: Sequence[int],
+        rows: Sequence[tuple[Sequence[int], Sequence[int]]],
+        features: Tensor,
+        *,
+        last: bool,
+    ) -> None:
+        """In one call, which leaves states and first tokens as well; see ``DraftSteps.extend``."""
+        assert self._native is not None
+        kept = (self._state, self._first) if last else None
+        logits = self._native.extend(lane, starts, rows, features, kept)
+        if logits is not None:
+            self._choose(slice(lane, lane + len(rows)), logits, best_known=True)
+
     def _begin(self, lane: int, guess: Guess) -> tuple[Tensor, ...]:
         """Keep states and first choices of lanes from ``lane`` on for the next drafting."""
         state, logits = guess
         lanes = slice(lane, lane + state.shape[0])
         self._state[lanes] = state
+        self._choose(lanes, logits, best_known=False)
+        return self._state, self._first, self._scores
+
+    def _choose(self, lanes: slice, logits: Tensor, *, best_known: bool) -> None:
+        """First choices of ``lanes`` from their scores; the best may be kept already."""
         if self._sampler is not None:
             self._sampler.keep(lanes, logits)
-        if self.spec.topk == 1:
-            self._first[lanes, 0] = self._model.target_ids.index_select(0, logits.argmax(-1))
-        else:
+        ids_of = self._model.target_ids
+        if self.spec.topk > 1:
             ids, probs = top_choices(logits, self.spec.topk)
-            chosen = self._model.target_ids.index_select(0, ids.flatten())
-            self._first[lanes] = chosen.view_as(ids)
+            self._first[lanes] = ids_of.index_select(0, ids.flatten()).view_as(ids)
             self._scores[lanes] = probs
-        return self._state, self._first, self._scores
+        elif not best_known:
+            self._first[lanes, 0] = ids_of.index_select(0, logits.argmax(-1))
 
     def move(self, source: int, target: int, length: int) -> None:
         """Move a lane's draft keys, state and first choices."""

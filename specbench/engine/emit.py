@@ -44,6 +44,7 @@ def step_trace(
         extend_ns=parts.extend_ns,
         verify_ns=parts.verify_ns,
         other_ns=parts.other_ns,
+        lost=verdict.lost,
     )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence as Ids
 
 from specbench.engine.batch import Sequence
-from specbench.engine.draft import Drafter
+from specbench.engine.drafter import Drafter
 from specbench.engine.kv_cache import KVPool
 from specbench.engine.scheduler import Move
 

@@ -14,6 +14,7 @@ from specbench.engine.graphs import Graphs
 from specbench.engine.kv_cache import KVPool, Tail, batch_mask, turn_at, turn_run
 from specbench.engine.models.base import Features, Span, Target
 from specbench.engine.models.layers import Rope
+from specbench.engine.native.steps import target_steps
 from specbench.engine.tree import Tree
 
 PREFILL_ROWS = 256
@@ -21,10 +22,15 @@ PREFILL_ROWS = 256
 
 @dataclass(slots=True, kw_only=True)
 class Scores:
-    """Target scores [rows, V] and captured features [R, A·Ht] of one forward."""
+    """Target scores [rows, V] and captured features [R, A·Ht] of one forward.
+
+    ``best`` are the best token of each row, -1 where a score is not finite; None when the forward
+    does not say.
+    """
 
     logits: Tensor
     features: Tensor
+    best: list[int] | None = None
 
 
 class TargetRunner:
@@ -37,6 +43,7 @@ class TargetRunner:
         self._nodes, self._dtype = spec.num_draft_tokens, pool.keys.dtype
         own = torch.ones(self._nodes, self._nodes, dtype=torch.bool, device=pool.device)
         self._tail = Tail(own.tril(), pool.capacity, self._dtype)
+        self._steps = None if graphs.fixed else target_steps(target, pool, rope)
         self._features: dict[int, Features | None] = {}
         self._none = torch.empty(0, 0, dtype=self._dtype, device=pool.device)
 
@@ -46,6 +53,14 @@ class TargetRunner:
         if rows not in self._features:
             self._features[rows] = self._target.new_features(rows)
         features = self._features[rows]
+        if self._steps is not None:
+            shape = None if tree.chain else (tree.depths, tree.seen)
+            columns = batch.length(self._nodes)
+            scores, best = self._steps.verify(
+                batch.start_tensor, tree.tokens, shape, columns, features
+            )
+            vectors = self._none if features is None else features.tensor
+            return Scores(logits=scores, features=vectors, best=best)
         logits, kept = self._graphs.run(
             ("verify", batch.size),
             (tree.tokens, tree.depths, tree.seen, batch.start_tensor),
@@ -66,6 +81,10 @@ class TargetRunner:
         """Rows ``start`` on of one prompt; logits of the final row when ``last``, else none."""
         rows = len(tokens)
         features = self._target.new_features(rows)
+        if self._steps is not None:
+            logits, best = self._steps.prefill(lane, start, tokens, features, last=last)
+            vectors = self._none if features is None else features.tensor
+            return Scores(logits=logits, features=vectors, best=best)
         mask = None
         if rows > 1:
             mask = torch.full((rows, rows), float("-inf"), dtype=self._dtype).triu(1)

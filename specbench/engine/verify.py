@@ -29,8 +29,8 @@ class Verdict:
 
     ``path`` are the node indices kept, the root first; ``tokens`` the accepted drafts and then
     the bonus token; ``ranks`` the rank among its siblings of each accepted node; ``depth`` the
-    deepest level that was drafted. ``finite`` is
-    False when the scores held NaN or infinity, and then nothing else counts.
+    deepest level that was drafted; ``lost`` the best-ranked drafts below the last kept node.
+    ``finite`` is False when the scores held NaN or infinity, and then nothing else counts.
     """
 
     path: tuple[int, ...]
@@ -38,6 +38,7 @@ class Verdict:
     ranks: tuple[int, ...]
     depth: int
     finite: bool = True
+    lost: tuple[int, ...] = ()
 
     @property
     def accepted(self) -> int:
@@ -48,13 +49,17 @@ class Verdict:
 _BROKEN = Verdict(path=(0,), tokens=(), ranks=(), depth=0, finite=False)
 
 
-def verify(logits: Tensor, tree: Tree, choosers: Sequence[Chooser]) -> list[Verdict]:
+def verify(
+    logits: Tensor, tree: Tree, choosers: Sequence[Chooser], known: Sequence[int] | None = None
+) -> list[Verdict]:
     """Choose the tokens of every lane.
 
     Args:
         logits: target scores [B·N, V] of the nodes, lanes after one another.
         tree: the drafted nodes of B lanes.
         choosers: one per lane.
+        known: the best token of each row where the forward has told it, -1 for scores that are
+            not finite.
 
     Returns:
         One verdict per lane, in order.
@@ -63,7 +68,10 @@ def verify(logits: Tensor, tree: Tree, choosers: Sequence[Chooser]) -> list[Verd
         EngineError: the rules need the draft's distribution, and the tree has none.
     """
     nodes = tree.tokens.shape[1]
-    best, finite = best_tokens(logits)
+    if known is None:
+        best, finite = best_tokens(logits)
+    else:
+        best, finite = list(known), [token >= 0 for token in known]
     # the root's own token is never looked at, so a tree without drafts needs no transfer
     drafted = tree.tokens.tolist() if nodes > 1 else [[-1]] * len(choosers)
     shape = None
@@ -71,27 +79,34 @@ def verify(logits: Tensor, tree: Tree, choosers: Sequence[Chooser]) -> list[Verd
         shape = torch.stack([tree.parents, tree.ranks, tree.depths], 1).tolist()
     sound = [all(finite[lane * nodes : (lane + 1) * nodes]) for lane in range(len(choosers))]
     drawn = [i for i, chooser in enumerate(choosers) if sound[i] and not chooser.sampling.greedy]
-    sampled = _sampled(logits, tree, choosers, drawn) if drawn else {}
-    verdicts = []
-    for lane in range(len(choosers)):
-        if not sound[lane]:
+    sampled, verdicts = _sampled(logits, tree, choosers, drawn) if drawn else {}, []
+    for lane, whole in enumerate(sound):
+        if not whole:
             verdicts.append(_BROKEN)
             continue
         first, sibling, ranks, depth = _links(shape and shape[lane], nodes)
-        if lane in sampled:
-            path, bonus = sampled[lane]
-        else:
-            rows = best[lane * nodes : (lane + 1) * nodes]
-            path, bonus = greedy_walk(drafted[lane], first, sibling, rows)
+        rows = best[lane * nodes : (lane + 1) * nodes]
+        found = sampled.get(lane)
+        path, bonus = found or greedy_walk(drafted[lane], first, sibling, rows)
+        tokens, kept = drafted[lane], path[1:]
         verdicts.append(
             Verdict(
                 path=tuple(path),
-                tokens=(*(drafted[lane][node] for node in path[1:]), bonus),
-                ranks=tuple(ranks[node] for node in path[1:]),
+                tokens=(*(tokens[node] for node in kept), bonus),
+                ranks=tuple(ranks[node] for node in kept),
                 depth=depth,
+                lost=_lost(tokens, first, path[-1]),
             )
         )
     return verdicts
+
+
+def _lost(tokens: Sequence[int], first: Sequence[int], node: int) -> tuple[int, ...]:
+    """The drafts of first rank below ``node``, level by level."""
+    found = []
+    while (node := first[node]) >= 0:
+        found.append(tokens[node])
+    return tuple(found)
 
 
 def best_tokens(logits: Tensor) -> tuple[list[int], list[bool]]:

@@ -1,6 +1,6 @@
 """Compile ``forward.cpp`` once, keep the library in the user's cache, load it.
 
-The library is named by a hash of source, compiler and flags, so that a change of any of
+The library is named by a hash of the sources, compiler and flags, so that a change of any of
 them compiles anew. It is loaded only from a folder that nobody else can write to.
 """
 
@@ -59,7 +59,9 @@ def compiled(compiler: str, folder: Path) -> Path:
     version = subprocess.run(
         [compiler, "--version"], capture_output=True, check=True, timeout=LIMIT_S
     ).stdout
-    key = hashlib.sha256(SOURCE.read_bytes() + version)
+    key = hashlib.sha256(version)
+    for path in (SOURCE, *sorted(SOURCE.parent.glob("*.h"))):
+        key.update(path.read_bytes())
     key.update(" ".join(FLAGS).encode())
     library = folder / f"forward-{key.hexdigest()[:32]}.so"
     if library.exists():

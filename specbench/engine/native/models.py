@@ -7,8 +7,8 @@ fc's norms) is inherited.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
-from ctypes import byref, c_int64
+from collections.abc import Mapping, Sequence
+from ctypes import Array, byref, c_int64
 
 import torch
 from torch import Tensor
@@ -16,17 +16,17 @@ from torch import Tensor
 from specbench.engine.models.base import Features, Span
 from specbench.engine.models.eagle3 import Eagle3Draft
 from specbench.engine.models.features import checked_features
-from specbench.engine.models.layers import Projection, Rope, Scratch, ScratchCache
+from specbench.engine.models.layers import Projection, Scratch, ScratchCache
 from specbench.engine.models.llama import LlamaTarget, fused_qkv
 from specbench.engine.native.calls import (
     CLayer,
     CModel,
-    CRows,
     Room,
     Weight,
     at,
     c_rows,
     fits,
+    lay_out,
 )
 from specbench.modelspec import DraftSpec, LayerShape, TargetSpec
 
@@ -38,7 +38,7 @@ def can_run(shape: LayerShape, dtype: torch.dtype, device: torch.device) -> bool
 
 
 class NativeLayer:
-    """The weights of one layer, and the structure that points to them."""
+    """The weights of one layer."""
 
     def __init__(
         self, tensors: Mapping[str, Tensor], prefix: str, qkv: Tensor, input_norm: Tensor
@@ -54,7 +54,11 @@ class NativeLayer:
             Weight(torch.cat(named)),
             Weight(tensors[f"{prefix}.mlp.down_proj.weight"]),
         )
-        self.c = CLayer(*(g.data_ptr() for g in self.gains), *(w.c for w in self.weights))
+
+    @property
+    def c(self) -> CLayer:
+        """The structure that points to gains and weights, where they lie now."""
+        return CLayer(*(g.data_ptr() for g in self.gains), *(w.c for w in self.weights))
 
 
 class NativeModel:
@@ -68,13 +72,17 @@ class NativeModel:
         embedding: Tensor,
         norm: Tensor,
         head: Tensor,
-        target_ids: Tensor | None = None,
+        first: Sequence[Weight] = (),
     ) -> None:
-        """``embedding``: rows that a token looks up; ``target_ids`` of a draft's vocabulary."""
+        """``embedding``: rows that a token looks up.
+
+        ``first`` are weights that a step reads in front of the layers.
+        """
         self.layers, self.head = layers, Weight(head)
+        lay_out([*first, *(weight for layer in layers for weight in layer.weights), self.head])
         self._array = (CLayer * len(layers))(*(layer.c for layer in layers))
-        self._kept = (embedding.contiguous(), norm.contiguous(), target_ids)
-        first, gain, ids = self._kept
+        self._kept = (embedding.contiguous(), norm.contiguous())
+        rows, gain = self._kept
         self.c = CModel(
             hidden=shape.hidden,
             inner=shape.inner,
@@ -84,10 +92,9 @@ class NativeModel:
             layers=len(layers),
             eps=shape.eps,
             layer=ctypes.cast(self._array, ctypes.c_void_p),
-            embedding=first.data_ptr(),
+            embedding=rows.data_ptr(),
             final_gain=gain.data_ptr(),
             head=self.head.c,
-            target_ids=None if ids is None else ids.data_ptr(),
         )
 
     @property
@@ -108,11 +115,11 @@ class NativeTarget(LlamaTarget):
         library: ctypes.CDLL,
     ) -> None:
         # Not the base's own: the matrices that torch would read are never made.
-        self.spec, self.capture, self._library = spec, capture, library
+        self.spec, self.capture, self.library = spec, capture, library
         self.embedding = tensors["model.embed_tokens.weight"]
         self.dtype, self.device = self.embedding.dtype, self.embedding.device
         prefixes = [f"model.layers.{i}" for i in range(spec.n_layers)]
-        self._model = NativeModel(
+        self.model = NativeModel(
             spec.shape,
             [
                 NativeLayer(
@@ -127,10 +134,9 @@ class NativeTarget(LlamaTarget):
             norm=tensors["model.norm.weight"],
             head=self.embedding if spec.tied else tensors["lm_head.weight"],
         )
-        self.packed = self._model.head.panels.dtype == torch.float16
-        self._room = Room(library, self._model.c)
-        places = [capture.index(i) if i in capture else -1 for i in range(spec.n_layers + 1)]
-        self._places = (c_int64 * len(places))(*places)
+        self.packed = self.model.head.panels.dtype == torch.float16
+        self.room = Room(library, self.model.c)
+        self.places = _places(capture, spec.n_layers)
 
     @property
     def projections(self) -> list[Projection]:
@@ -139,7 +145,7 @@ class NativeTarget(LlamaTarget):
 
     def read_bytes(self, rows: int) -> int:
         """Bytes of weights that a forward with logits reads."""
-        return self._model.read_bytes
+        return self.model.read_bytes
 
     def forward(self, tokens: Tensor, span: Span, batch: int, features: Features | None) -> Tensor:
         """As ``LlamaTarget.forward``."""
@@ -147,15 +153,18 @@ class NativeTarget(LlamaTarget):
         checked_features(features, self.capture, total, self.spec.shape.hidden)
         rows = c_rows(span, batch, total // batch, self.spec.shape.head_dim)
         x = torch.empty(total, self.spec.shape.hidden)
-        self._library.target_forward(
-            byref(self._model.c),
+        places, layers = self.places, self.capture if features is None else tuple(features.parts)
+        if layers != self.capture:  # a recorder asks for layers of its own
+            places = _places(layers, self.spec.n_layers)
+        self.library.target_forward(
+            byref(self.model.c),
             byref(rows),
             at(tokens.contiguous()),
             at(x),
             at(None if features is None else features.tensor),
             c_int64(0 if features is None else features.tensor.stride(0)),
-            self._places,
-            self._room(total, rows.seen),
+            places,
+            self.room(total, rows.seen),
         )
         return x
 
@@ -163,18 +172,18 @@ class NativeTarget(LlamaTarget):
         """As ``LlamaTarget.logits``."""
         hidden = hidden.contiguous()
         out = torch.empty(hidden.shape[0], self.spec.vocab)
-        self._library.head_scores(
-            byref(self._model.c),
+        self.library.head_scores(
+            byref(self.model.c),
             at(hidden),
             c_int64(hidden.shape[0]),
-            self._room(hidden.shape[0], 0),
+            self.room(hidden.shape[0], 0),
             at(out),
         )
         return out
 
 
 class NativeDraft(Eagle3Draft):
-    """An EAGLE-3 draft whose layer, and whose whole chain of steps, runs in one call."""
+    """An EAGLE-3 draft whose layer runs in one call; whole chains and extends: ``steps``."""
 
     def __init__(
         self,
@@ -189,17 +198,18 @@ class NativeDraft(Eagle3Draft):
         qkv = fused_qkv(tensors, "midlayer", shape.head_dim)
         norm = tensors["midlayer.hidden_norm.weight"]
         assert self._table is not None  # choice.py asked for it
-        self._library = library
-        self._model = NativeModel(
+        self.library = library
+        self.fc_weight = Weight(tensors["fc.weight"])
+        self.model = NativeModel(
             shape,
             [NativeLayer(tensors, "midlayer", qkv[:, shape.hidden :], norm)],
             embedding=self._table,
             norm=tensors["norm.weight"],
             head=tensors.get("lm_head.weight", embedding),
-            target_ids=self.target_ids,
+            first=[self.fc_weight],
         )
-        self._fc = Weight(tensors["fc.weight"])
-        self._room = Room(library, self._model.c)
+        self.fc_c = self.fc_weight.c
+        self.room = Room(library, self.model.c)
         self._scratch = ScratchCache(shape, self.dtype, self.device)
         del self.block, self.fc, self.head, self._by_token
 
@@ -210,12 +220,17 @@ class NativeDraft(Eagle3Draft):
 
     def read_bytes(self, rows: int, *, extend: bool = False) -> int:
         """Bytes of weights that a decode reads; an extend also reads fc."""
-        return self._model.read_bytes + (self._fc.read_bytes if extend else 0)
+        return self.model.read_bytes + (self.fc_weight.read_bytes if extend else 0)
+
+    @property
+    def norms_features(self) -> bool:
+        """True when a norm stands in front of fc."""
+        return self._input_norm is not None or bool(self._fc_norms)
 
     def _reduce(self, vectors: Tensor) -> Tensor:
         vectors = vectors.contiguous()
-        out = torch.empty(vectors.shape[0], self._fc.c.out)
-        self._library.multiply(byref(self._fc.c), at(vectors), c_int64(vectors.shape[0]), at(out))
+        out = torch.empty(vectors.shape[0], self.fc_weight.shape[0])
+        self.library.multiply(byref(self.fc_c), at(vectors), c_int64(vectors.shape[0]), at(out))
         return out
 
     def remember(self, tokens: Tensor, hidden: Tensor, span: Span, batch: int) -> Tensor:
@@ -223,8 +238,8 @@ class NativeDraft(Eagle3Draft):
         count = tokens.shape[0] // batch
         hidden, normed = hidden.contiguous(), torch.empty(hidden.shape)
         rows = c_rows(span, batch, count, self.spec.shape.head_dim)
-        self._library.draft_remember(
-            byref(self._model.c),
+        self.library.draft_remember(
+            byref(self.model.c),
             byref(rows),
             at(tokens.contiguous()),
             at(hidden),
@@ -238,52 +253,20 @@ class NativeDraft(Eagle3Draft):
         total = residual.shape[0]
         rows = c_rows(span, total // scratch.rows, scratch.rows, self.spec.shape.head_dim)
         out = residual.clone(memory_format=torch.contiguous_format)
-        normed, logits = torch.empty(out.shape), torch.empty(total, self._model.head.c.out)
-        self._library.draft_guess(
-            byref(self._model.c),
+        normed, logits = torch.empty(out.shape), torch.empty(total, self.model.head.c.out)
+        self.library.draft_guess(
+            byref(self.model.c),
             byref(rows),
             at(scratch.qkv),
             at(out),
             at(normed),
             at(logits),
-            self._room(total, rows.seen),
+            self.room(total, rows.seen),
         )
         return (normed if self.spec.norm_output else out), logits
 
-    def chain(
-        self,
-        tokens: Tensor,
-        state: Tensor,
-        starts: Tensor,
-        keys: Tensor,
-        values: Tensor,
-        rope: Rope,
-        steps: int,
-    ) -> bool:
-        """As ``Eagle3Draft.chain``: all steps and lanes in one call."""
-        lanes, state = state.shape[0], state.clone()
-        rows = CRows(
-            lanes=lanes,
-            rows=1,
-            turn_q=rope.queries.data_ptr(),
-            turn_k=rope.keys.data_ptr(),
-            keys=keys.data_ptr(),
-            values=values.data_ptr(),
-            head_stride=keys.stride(2),
-        )
-        logits = torch.empty(lanes, self._model.head.c.out)
-        # two heads' rotations and the kept qkv of each lane take less than another row's room
-        self._library.draft_chain(
-            byref(self._model.c),
-            byref(rows),
-            at(starts),
-            c_int64(steps),
-            at(tokens),
-            c_int64(tokens.stride(0)),
-            at(state),
-            c_int64(self.spec.norm_before_residual),
-            c_int64(self.spec.norm_output),
-            at(logits),
-            self._room(2 * lanes, keys.shape[3]),
-        )
-        return True
+
+def _places(layers: tuple[int, ...], n_layers: int) -> Array[c_int64]:
+    """Of each physical index: its place among the captured ``layers``, or -1."""
+    found = [layers.index(i) if i in layers else -1 for i in range(n_layers + 1)]
+    return (c_int64 * len(found))(*found)

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specbench.engine.draft import chain_tree
+from specbench.engine.drafter import chain_tree
 from specbench.engine.proposal import Proposal
 from specbench.engine.sampling import Chooser
 from specbench.engine.tree import Tree, ancestors, chain_shape, links
@@ -53,6 +53,19 @@ def test_the_walk_of_the_specification() -> None:
     assert verdict.tokens == (1, 4, 6)
     assert verdict.accepted == 2
     assert verdict.depth == 2
+    assert verdict.lost == ()
+
+
+def test_the_drafts_that_would_have_come_next_are_told() -> None:
+    chain = chain_tree(torch.tensor([[7, 1, 2, 3]]), chain_shape(4, CPU))
+    for best, lost in (([5, 0, 0, 0], (1, 2, 3)), ([1, 2, 0, 0], (3,)), ([1, 2, 3, 4], ())):
+        (verdict,) = verify(one_hot(best), chain, [greedy()])
+        assert verdict.lost == lost
+    tree = tree_of([7, 1, 2, 3, 4, 5], [-1, 0, 0, 1, 1, 2])
+    (verdict,) = verify(one_hot([0] * 6), tree, [greedy()])
+    assert verdict.lost == (1, 3)  # the first of each level's children
+    (verdict,) = verify(one_hot([2, 0, 0, 0, 0, 0]), tree, [greedy()])
+    assert verdict.lost == (5,)
 
 
 def test_nothing_accepted_still_gives_the_bonus() -> None:
