@@ -12,13 +12,15 @@ from specbench.config import EngineConfig, SpecConfig
 from specbench.engine.batch import Batch, BatchInputs, Emission, Handle, Sequence, new_chooser
 from specbench.engine.clock import CycleClock
 from specbench.engine.commit import commit
-from specbench.engine.draft import Drafter, Eagle3Drafter, NoDraft, chain_tree
+from specbench.engine.draft import Eagle3Drafter
+from specbench.engine.drafter import Drafter, NoDraft, chain_tree
 from specbench.engine.emit import emission, failure, step_trace
 from specbench.engine.gap import top2_gap
 from specbench.engine.graphs import GraphMode, Graphs
 from specbench.engine.lanes import Lanes
 from specbench.engine.memory import Memory
 from specbench.engine.pair import ModelPair
+from specbench.engine.parallel_check import Agreement
 from specbench.engine.prefill import read_chunk
 from specbench.engine.runner import TargetRunner
 from specbench.engine.scheduler import Scheduler
@@ -42,7 +44,8 @@ class Engine:
     ) -> None:
         """``graph_mode`` None captures on a CUDA device when ``config.use_graphs`` says so."""
         self.pair, self.config = pair, config
-        capture = config.use_graphs and pair.device.type == "cuda"
+        capture = config.use_graphs and pair.device.type == "cuda" and pair.ranks is None
+        self.agreement = None if pair.ranks is None else Agreement(pair.ranks, pair.target.capture)
         self.graph_mode = graph_mode or (GraphMode.CAPTURED if capture else GraphMode.EAGER)
         self._handles = itertools.count()
         self._batch_steps = itertools.count()
@@ -140,11 +143,11 @@ class Engine:
         """Beyond the positions it knows, a draft does not fail: its acceptance falls, unseen."""
         if self.spec.is_baseline or self.pair.draft_spec is None:
             return
-        most = self.pair.draft_spec.rope.max_position
+        most = self.pair.draft_spec.longest
         if length > most:
             raise RequestError(
                 f"request {request.request_id}: prompt and max_tokens make {length} tokens, the "
-                f"draft's max_position_embeddings is {most}.",
+                f"draft's max_position_embeddings or sliding window is {most}.",
                 todo="Shorten the prompt, lower max_tokens, or run it without the draft.",
             )
 
@@ -187,7 +190,8 @@ class Engine:
         """
         begun, busy, rows = time.perf_counter_ns(), bool(self.scheduler.running), sequence.committed
         chunk = self.config.prefill_chunk
-        verdict = read_chunk(self.runner, self.drafter, sequence, chunk, self._root)
+        check = None if self.agreement is None else self.agreement.prompt
+        verdict = read_chunk(self.runner, self.drafter, sequence, chunk, self._root, check)
         self._budget -= sequence.committed - rows
         emissions = []
         if verdict is not None and not verdict.finite:
@@ -205,7 +209,10 @@ class Engine:
         tree = self.drafter.propose(batch)
         clock.draft()
         scores = self.runner.verify(batch, tree)
-        verdicts = verify(scores.logits, tree, batch.choosers)
+        known = () if scores.best is None else (scores.best,)
+        verdicts = verify(scores.logits, tree, batch.choosers, *known)
+        if self.agreement is not None:
+            self.agreement.cycle(batch.sequences, tree.tokens, verdicts, scores.features)
         clock.verify()
         emitted = self._commit(batch, tree, verdicts)
         if any(s.finish is None for s in batch.sequences):
@@ -263,6 +270,9 @@ class Engine:
         moves = self.scheduler.leave(sequence)
         if lane >= 0:
             self._lanes.leave(sequence, lane, moves, self.drafter, whole=whole)
+
+    def close(self) -> None:
+        """Give up what lies outside this process: nothing, but for an engine of several ranks."""
 
     def audit(self) -> None:
         """Check lanes, lengths and slots (invariant I1 of engine-spec 13.2).

@@ -27,8 +27,8 @@ class Memory:
 
     def _allocate(self, capacity: int) -> None:
         pair = self._pair
-        spec, draft = pair.target_spec, pair.draft_spec
-        target = self._of_target(spec, capacity)
+        draft = None if pair.draft is None else pair.draft.spec
+        target = self._of_target(pair.target.spec, capacity)
         own: tuple[KVPool | None, Rope | None] = (None, None)
         if draft is not None:
             own = self._of(draft.n_layers, draft.shape, draft.rope, capacity, draft.latent)

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -14,19 +15,21 @@ from specbench.checkpoint import Folder, read_draft, read_target
 from specbench.checkpoint.draft_names import by_canonical
 from specbench.checkpoint.vocab_map import DIRECT
 from specbench.config import EngineConfig
+from specbench.engine.makers import Maker, WholeMaker
 from specbench.engine.models.attention import attention_call
 from specbench.engine.models.decoder import DecoderTarget
-from specbench.engine.models.draft_stack import StackedDraft
 from specbench.engine.models.eagle3 import Eagle3Draft
 from specbench.engine.models.layers import Norm
 from specbench.engine.models.llama import LlamaTarget
 from specbench.engine.models.pages import to_huge_pages
-from specbench.engine.models.weights import load_tensors
-from specbench.engine.native.build import Native
-from specbench.engine.native.choice import choose_kernels, kernel_facts, new_draft, new_target
+from specbench.engine.models.weights import load_tensors, offsets_of
+from specbench.engine.native.choice import choose_kernels
 from specbench.engine.text import TextCodec
 from specbench.errors import CheckpointError, ConfigError
 from specbench.modelspec import DraftSpec, TargetSpec
+
+if TYPE_CHECKING:
+    from specbench.engine.parallel import Ranks
 
 _DTYPES = {
     "float64": torch.float64,
@@ -38,7 +41,10 @@ _DTYPES = {
 
 @dataclass(slots=True, kw_only=True)
 class ModelPair:
-    """Weights, text codec and facts of a loaded pair; ``draft`` is None for a lone target."""
+    """Weights, text codec and facts of a loaded pair; ``draft`` is None for a lone target.
+
+    The specs are those of whole models; ``target.spec`` and ``draft.spec`` are this rank's share.
+    """
 
     target: LlamaTarget | DecoderTarget
     draft: Eagle3Draft | None
@@ -49,6 +55,7 @@ class ModelPair:
     dtype: torch.dtype
     device_facts: dict[str, str]
     inputs: dict[str, str]
+    ranks: Ranks | None = None
 
     @classmethod
     def load(
@@ -58,6 +65,7 @@ class ModelPair:
         config: EngineConfig,
         capture_ids: tuple[int, ...] | None = None,
         capture_default: bool = False,
+        maker: Maker | None = None,
     ) -> ModelPair:
         """Read, check and load both checkpoints.
 
@@ -66,44 +74,56 @@ class ModelPair:
             draft_dir: folder of the draft, or None for plain decoding only.
             config: device, dtype and threads; ``auto`` is resolved here and recorded.
             capture_ids: physical indices to capture when the draft names none.
-            capture_default: capture 2, n//2 and n-3 when the draft names none.
+            capture_default: capture 2, n//2 and n-3 then.
+            maker: makes the models of one of several ranks; None makes whole ones.
 
         Raises:
             CheckpointError: a folder is not what it claims, or the two do not fit.
-            ConfigError: the device or dtype is not there, or max_len exceeds the rope table.
+            ConfigError: no such device or dtype, a max_len beyond the rope table, or models that
+                cannot be shared among the ranks.
         """
         spec, folder = read_target(target_dir)
         device, dtype = resolve_device(config, spec.dtype)
-        codec = TextCodec(folder.path)
-        _check_fit(spec, codec, folder, config)
-        draft_spec, draft_folder = None, None
-        if draft_dir is not None:
-            draft_spec, draft_folder = read_draft(
-                draft_dir, spec, capture_ids=capture_ids, capture_default=capture_default
-            )
+        codec = _fitting_codec(spec, folder, config)
+        layers = capture_ids, capture_default
+        draft_spec, draft_folder = _read_draft(draft_dir, spec, *layers, config.d2t)
         torch.set_num_threads(config.threads)
-        capture = draft_spec.capture_physical if draft_spec else ()
-        kernels = choose_kernels(config, spec, dtype, device)
-        tensors = load_tensors(folder, dtype, device)
-        target = new_target(spec, tensors, capture, kernels)
-        draft = None
-        if draft_spec is not None and draft_folder is not None:
-            draft = _load_draft(draft_spec, draft_folder, target, config, kernels, tensors)
+        maker = maker or WholeMaker(choose_kernels(config, spec, dtype, device))
+        maker.check(spec, draft_spec)
+        tensors = load_tensors(folder, dtype, device, maker.part(spec))
+        target = maker.target(spec, tensors, draft_spec.capture_physical if draft_spec else ())
+        rest = target, config, maker, tensors
+        draft, draft_spec = _load_draft(draft_spec, draft_folder, *rest)
         to_huge_pages([*target.projections, *(draft.projections if draft else ())])
         return cls(
             target=target,
             draft=draft,
             target_spec=spec,
-            draft_spec=draft.spec if draft else None,
+            draft_spec=draft_spec,
             codec=codec,
             device=device,
             dtype=dtype,
-            device_facts=device_facts(device, dtype, packed=target.packed) | kernel_facts(kernels),
+            device_facts=device_facts(device, dtype, packed=target.packed) | maker.facts,
             inputs=_inputs(folder, draft_folder, codec),
+            ranks=maker.ranks,
         )
 
 
-def _check_fit(spec: TargetSpec, codec: TextCodec, folder: Folder, config: EngineConfig) -> None:
+def _read_draft(
+    draft_dir: Path | str | None,
+    spec: TargetSpec,
+    ids: tuple[int, ...] | None,
+    default: bool,
+    d2t: str,
+) -> tuple[DraftSpec, Folder] | tuple[None, None]:
+    if draft_dir is None:
+        return None, None
+    return read_draft(draft_dir, spec, capture_ids=ids, capture_default=default, d2t=d2t)
+
+
+def _fitting_codec(spec: TargetSpec, folder: Folder, config: EngineConfig) -> TextCodec:
+    """The tokenizer, once it and ``max_len`` are known to fit the target."""
+    codec = TextCodec(folder.path)
     if config.max_len > spec.rope.max_position:
         raise ConfigError(
             f"max_len={config.max_len} exceeds the target's max_position_embeddings="
@@ -122,27 +142,30 @@ def _check_fit(spec: TargetSpec, codec: TextCodec, folder: Folder, config: Engin
             f"{folder.path}: the tokenizer has {codec.vocab_size} ids.",
             expected=f"At most vocab_size={spec.vocab}.",
         )
+    return codec
 
 
 def _load_draft(
-    spec: DraftSpec,
-    folder: Folder,
+    spec: DraftSpec | None,
+    folder: Folder | None,
     target: LlamaTarget | DecoderTarget,
     config: EngineConfig,
-    kernels: Native,
+    maker: Maker,
     of_target: Mapping[str, Tensor],
-) -> Eagle3Draft:
-    tensors = by_canonical(load_tensors(folder, target.dtype, target.device))
+) -> tuple[Eagle3Draft, DraftSpec] | tuple[None, None]:
+    """The draft, and its spec with what was decided on the way; nothing without one."""
+    if spec is None or folder is None:
+        return None, None
+    part = maker.part(spec)
+    tensors = by_canonical(load_tensors(folder, target.dtype, target.device, part))
     if spec.d2t_policy == DIRECT:
-        ids = tensors["d2t"].long()
-        tensors["d2t"] = ids - torch.arange(len(ids), device=ids.device)
+        tensors["d2t"] = offsets_of(tensors["d2t"])
     own = tensors.get("embed_tokens.weight")
-    spec, embedding = choose_embedding(spec, own, target.embedding, config)
-    if spec.stacked:
-        weight = of_target.get("model.norm.weight")
-        norm = None if weight is None else Norm(weight, target.spec.shape.eps)
-        return StackedDraft(spec, tensors, embedding, norm)
-    return new_draft(spec, tensors, embedding, kernels)
+    shared = of_target["model.embed_tokens.weight"]
+    spec, embedding = choose_embedding(spec, own, shared, config)
+    weight = of_target.get("model.norm.weight")
+    norm = None if weight is None else Norm(weight, target.spec.shape.eps)
+    return maker.draft(spec, tensors, embedding, norm), spec
 
 
 def resolve_device(config: EngineConfig, stored: str) -> tuple[torch.device, torch.dtype]:

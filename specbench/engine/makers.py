@@ -1,0 +1,99 @@
+"""Who makes the models of a pair from tensors: one process, or each of several ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from torch import Tensor
+
+from specbench.engine.models.decoder import DecoderTarget
+from specbench.engine.models.draft_stack import StackedDraft
+from specbench.engine.models.eagle3 import Eagle3Draft
+from specbench.engine.models.layers import Norm
+from specbench.engine.models.llama import LlamaTarget
+from specbench.engine.models.weights import Part
+from specbench.engine.native.build import Native
+from specbench.engine.native.choice import kernel_facts, new_draft, new_target
+from specbench.modelspec import DraftSpec, TargetSpec
+
+if TYPE_CHECKING:
+    from specbench.engine.parallel import Ranks  # brings torch's distributed tensors, a second
+
+
+class Maker(Protocol):
+    """What ``ModelPair.load`` asks for; models come with the ``spec`` of what they hold."""
+
+    @property
+    def ranks(self) -> Ranks | None:
+        """The ranks that the models lie on; None for one process."""
+        ...
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """What of a run's provenance it decides."""
+        ...
+
+    def check(self, spec: TargetSpec, draft: DraftSpec | None) -> None:
+        """Refuse models that it cannot make, by ConfigError."""
+        ...
+
+    def part(self, spec: TargetSpec | DraftSpec) -> Part | None:
+        """What is kept of each tensor; None for all of it."""
+        ...
+
+    def target(
+        self, spec: TargetSpec, tensors: Mapping[str, Tensor], capture: tuple[int, ...]
+    ) -> LlamaTarget | DecoderTarget:
+        """The target, capturing the physical indices ``capture``."""
+        ...
+
+    def draft(
+        self,
+        spec: DraftSpec,
+        tensors: Mapping[str, Tensor],
+        embedding: Tensor,
+        target_norm: Norm | None,
+    ) -> Eagle3Draft:
+        """The draft; ``target_norm`` serves drafts on the target's last normed state."""
+        ...
+
+
+class WholeMaker:
+    """Whole models in this process, with the chosen kernels."""
+
+    ranks = None
+
+    def __init__(self, kernels: Native) -> None:
+        self._kernels, self._general_draft = kernels, False
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """Which forward runs; the draft's own where the compiled one cannot run it."""
+        apart = self._general_draft and self._kernels.library is not None
+        return kernel_facts(self._kernels) | ({"draft_kernels": "torch"} if apart else {})
+
+    def check(self, spec: TargetSpec, draft: DraftSpec | None) -> None:
+        """Any model will do."""
+
+    def part(self, spec: TargetSpec | DraftSpec) -> None:
+        """All of every tensor."""
+
+    def target(
+        self, spec: TargetSpec, tensors: Mapping[str, Tensor], capture: tuple[int, ...]
+    ) -> LlamaTarget | DecoderTarget:
+        """The target with the chosen forward."""
+        return new_target(spec, tensors, capture, self._kernels)
+
+    def draft(
+        self,
+        spec: DraftSpec,
+        tensors: Mapping[str, Tensor],
+        embedding: Tensor,
+        target_norm: Norm | None,
+    ) -> Eagle3Draft:
+        """The draft with the chosen forward; torch's for what is more than one Llama layer."""
+        self._general_draft = spec.stacked
+        if spec.stacked:
+            return StackedDraft(spec, tensors, embedding, target_norm)
+        return new_draft(spec, tensors, embedding, self._kernels)
