@@ -1,35 +1,50 @@
-"""``specbench probe``: accuracy, survival and accept length of a draft, side by side."""
+"""``specbench probe``: accuracy, survival and accept length of a draft, side by side.
+
+Three things to do: score on the target's own text, dump the target's features (``--dump``), and
+score on features that were dumped here or for a draft's training elsewhere (``--features``).
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from rich.console import Console
-from rich.table import Table
 
 from specbench import demo
-from specbench.config import EngineConfig
+from specbench.checkpoint.conventions import parse_ids
+from specbench.config import EngineConfig, SpecConfig
+from specbench.draft_flags import OFFSETS, add_draft_flags
 from specbench.errors import ConfigError
 from specbench.journal import write_atomically
-from specbench.metrics.stats import Interval, log_linear
-from specbench.request import SamplingParams
+from specbench.modelspec import as_record
+from specbench.probe_figures import all_figures, show_figures
+from specbench.request import Request, SamplingParams
 from specbench.workload import load_workload
 
 if TYPE_CHECKING:
-    from specbench.engine.probe import ReplySums
+    from specbench.engine.pair import ModelPair
+    from specbench.engine.probe_store import Index
 
-_MEANING = """\
-known: the first choice is the target's best token among those the draft knows; true tokens \
-are fed in, as a draft's training reports it.
-all: the same over the target's whole vocabulary, so a token the draft cannot say is a miss.
-survival: steps 1..k of a chain fed its own tokens are all right; 1 + its sum is the implied length.
-walk: accept length of the verify steps that a server makes; it starts where the last step ended.
-Intervals are 95 %, clustered by request; none stands where requests are too few."""
+_NODES = 16
+_MOST_SHARD_MB = 2048
+_SCORES = ("topk", "num_draft_tokens", "positions", "json")
+_TEXTS = ("workload", "max_tokens")
+_STORES: tuple[str, ...] = ("layers", "layout", "shard_mb", "resume")
+_DEFAULTS: Mapping[str, Any] = {
+    "workload": "default",
+    "requests": 30,
+    "max_tokens": 48,
+    "num_steps": 5,
+    "topk": 4,
+    "positions": 20_000,
+    "dtype": "float32",
+    "shard_mb": 256,
+    "layout": "specbench",
+}
 
 
 def add_parser(subparsers: Any) -> None:
@@ -37,149 +52,203 @@ def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "probe",
         help="a draft's accuracy, survival and accept length on the target's own text",
-        description="Score a draft at every position of the target's own greedy replies. Needs no "
-        "server and times nothing.",
+        description="Score a draft at every position of the target's own greedy replies, or of "
+        "stored features. Needs no server and times nothing.",
         allow_abbrev=False,
     )
     parser.add_argument("--target", default=str(demo.TARGET), metavar="DIR", help="target folder")
     parser.add_argument("--draft", default=str(demo.DRAFT), metavar="DIR", help="draft folder")
-    parser.add_argument("--workload", default="default", metavar="NAME", help="prompts")
-    parser.add_argument("--requests", type=int, default=30, metavar="N", help="most requests")
-    parser.add_argument("--max-tokens", type=int, default=48, metavar="N", help="tokens a reply")
-    parser.add_argument("--num-steps", type=int, default=5, metavar="K", help="draft steps")
-    parser.add_argument(
-        "--positions", type=int, default=20_000, metavar="N", help="most positions to score"
-    )
+    add_draft_flags(parser)
+    for name, metavar, what in (
+        ("requests", "N", "most requests or stored texts"),
+        ("num-steps", "K", "draft steps; with --dump, tokens to go on for after each reply"),
+        ("topk", "B", "branches of the tree; 1 grows none"),
+        ("num-draft-tokens", "N", f"nodes of the tree, root counted (default: up to {_NODES})"),
+        ("max-tokens", "N", "tokens a reply"),
+        ("positions", "N", "most positions to score"),
+    ):
+        parser.add_argument(f"--{name}", type=int, metavar=metavar, help=_told(name, what))
+    parser.add_argument("--workload", metavar="NAME", help=_told("workload", "prompts"))
     parser.add_argument(
         "--dtype",
-        default="float32",
-        choices=("float32", "float64"),
-        help="exact figures need 32 bits or more",
+        choices=("float32", "float64", "bfloat16", "float16"),
+        help=_told("dtype", "exact figures need 32 bits or more; fewer only with --dump"),
     )
-    parser.add_argument("--json", default="", metavar="FILE", help="also write the figures there")
+    parser.add_argument("--json", metavar="FILE", help="also write the figures there")
+    _add_stores(parser)
     parser.set_defaults(run=_probe)
 
 
+def _add_stores(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("stored features (docs/probe.md)")
+    group.add_argument(
+        "--features",
+        metavar="PATH",
+        help="score on these instead of running the target: a dumped folder, or safetensors files "
+        "of speculators or SpecForge",
+    )
+    group.add_argument(
+        "--dump", metavar="DIR", help="write tokens, masks, features and last states there"
+    )
+    group.add_argument(
+        "--layers", metavar="K,K,K", help="physical layers to dump (default: all, or the draft's)"
+    )
+    group.add_argument(
+        "--layout",
+        choices=("specbench", "speculators", "specforge"),
+        help=_told("layout", "whose files a dump looks like"),
+    )
+    group.add_argument(
+        "--shard-mb", type=int, metavar="N", help=_told("shard_mb", "largest file of a dump")
+    )
+    group.add_argument(
+        "--resume", action="store_true", default=None, help="go on with a dump that was cut off"
+    )
+
+
+def _told(name: str, what: str) -> str:
+    default = _DEFAULTS.get(name.replace("-", "_"))
+    return what if default is None else f"{what} (default {default})"
+
+
 def _probe(args: argparse.Namespace) -> int:
-    for flag in ("requests", "max_tokens", "num_steps", "positions"):
-        if getattr(args, flag) < 1:
-            raise ConfigError(
-                f"--{flag.replace('_', '-')} {getattr(args, flag)}.", expected="1 or more."
-            )
+    _check(args)
+    for name, value in _DEFAULTS.items():
+        if getattr(args, name) is None:
+            setattr(args, name, value)
+    if args.dump is not None:
+        _dump(args)
+        return 0
     facts = measured(args)
     if args.json:
         write_atomically(Path(args.json), json.dumps(facts, indent=2) + "\n")
-    _show(facts)
+    show_figures(facts)
     return 0
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Numbers are positive, and no flag is given that would be ignored."""
+    for flag in ("requests", "max_tokens", "num_steps", "topk", "positions", "shard_mb"):
+        value = getattr(args, flag)
+        if value is not None and value < 1:
+            raise ConfigError(f"{_flag(flag)} {value}.", expected="1 or more.")
+    if args.dump is not None and args.features is not None:
+        raise ConfigError("--dump and --features are given together.", expected="One of them.")
+    if args.capture_ids and args.capture_default:
+        raise ConfigError("--capture-ids and --capture-default are both given.", todo="Drop one.")
+    mode, useless = "", _STORES
+    if args.dump is not None:
+        mode, useless = "--dump", _SCORES
+    elif args.features is not None:
+        mode, useless = "--features", (*_STORES, *_TEXTS)
+    given = [_flag(name) for name in useless if getattr(args, name) is not None]
+    if given:
+        where = f"with {mode}" if mode else "without --dump"
+        raise ConfigError(f"{', '.join(given)}: has no meaning {where}.", todo="Leave it out.")
+    if args.dump is None and args.dtype in ("bfloat16", "float16"):
+        raise ConfigError(f"--dtype {args.dtype} flips close calls.", expected="float32 or more.")
+    if args.shard_mb is not None and args.shard_mb > _MOST_SHARD_MB:
+        raise ConfigError(f"--shard-mb {args.shard_mb}.", expected=f"At most {_MOST_SHARD_MB}.")
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def measured(args: argparse.Namespace) -> dict[str, Any]:
     """The figures as plain data, ``all`` first, then every category."""
-    from specbench.engine.pair import ModelPair
-    from specbench.engine.probe import probe
+    from specbench.engine.probe import probe, probe_stored
     from specbench.engine.probe_draft import ProbeDraft
 
-    config = EngineConfig(dtype=args.dtype, kernels="torch")
-    pair = ModelPair.load(args.target, args.draft, config)
-    sampling = SamplingParams(max_tokens=args.max_tokens)
-    requests = load_workload(args.workload).requests(args.requests, sampling)
-    result = probe(
-        pair,
-        ProbeDraft.load(pair, args.draft),
-        requests,
-        steps=args.num_steps,
-        positions=args.positions,
-    )
-    groups = {"all": list(result.replies)}
-    for name in result.categories():
-        groups[name or "(none)"] = [r for r in result.replies if r.category == name]
+    tree = tree_of(args.num_steps, args.topk, args.num_draft_tokens)
+    pair = _load(args, draft=True)
+    ids, as_default = _capture(args)
+    flags = {"capture_ids": ids, "capture_default": as_default, "d2t": args.d2t or OFFSETS}
+    draft = ProbeDraft.load(pair, args.draft, **flags)
+    bounds = {"steps": args.num_steps, "positions": args.positions, "tree": tree}
+    if args.features is None:
+        result = probe(pair, draft, _requests(args), **bounds)
+    else:
+        path = Path(args.features)
+        result = probe_stored(pair, draft, path, requests=args.requests, **bounds)
     return {
         "target": args.target,
         "draft": args.draft,
-        "workload": args.workload,
+        "draft_spec": as_record(draft.spec),
+        "workload": args.workload if args.features is None else None,
+        "features": args.features,
         "dtype": args.dtype,
-        "num_steps": result.steps,
-        "capture_layers": list(result.layers),
-        "requests": len(result.replies),
-        "requests_left_out": result.left_out,
-        "positions": result.positions,
-        "groups": {name: group_figures(replies) for name, replies in groups.items()},
+        **all_figures(result),
     }
 
 
-def group_figures(replies: Sequence[ReplySums]) -> dict[str, Any]:
-    """Figures of some replies, each with value, low and high."""
-    starts = np.array([r.positions for r in replies], dtype=np.float64)
-    implied = np.array([r.positions + sum(r.alive) for r in replies], dtype=np.float64)
-    steps = np.array([r.verify_steps for r in replies], dtype=np.float64)
-    made = np.array([r.verify_steps + r.accepted for r in replies], dtype=np.float64)
-    by_step = {
-        name: [_share(column, starts) for column in np.array(sums, dtype=np.float64).T]
-        for name, sums in (
-            ("accuracy_known", [r.known for r in replies]),
-            ("accuracy_all", [r.hits for r in replies]),
-            ("survival", [r.alive for r in replies]),
-        )
-    }
-    return {
-        "requests": len(replies),
-        "positions": int(starts.sum()),
-        "verify_steps": int(steps.sum()),
-        **by_step,
-        "implied_accept_length": _ratio(implied, starts),
-        "walk_accept_length": _ratio(made, steps),
-    }
+def tree_of(steps: int, topk: int, nodes: int | None) -> SpecConfig | None:
+    """The tree to grow; None for one branch, which is the chain.
+
+    Raises:
+        ConfigError: the three numbers do not fit together.
+
+    >>> tree_of(5, 4, None).point_id, tree_of(1, 4, None).point_id, tree_of(5, 1, None)
+    ('k5b4n16', 'k1b4n5', None)
+    """
+    if topk == 1:
+        if nodes not in (None, steps + 1):
+            raise ConfigError(
+                f"--topk 1 drafts a chain of {steps}, but --num-draft-tokens is {nodes}.",
+                todo=f"Leave it out, or give {steps + 1}.",
+            )
+        return None
+    most = 1 + topk + (steps - 1) * topk * topk
+    asked = min(_NODES, most) if nodes is None else nodes
+    return SpecConfig(num_steps=steps, topk=topk, num_draft_tokens=asked)
 
 
-def _share(above: Any, below: Any) -> dict[str, float | None]:
-    """As ``_ratio`` of a part and its whole: the interval of the logarithm is cut at 1."""
-    found = _ratio(above, below)
-    high = found["high"]
-    return found if high is None else {**found, "high": min(high, 1.0)}
+def _capture(args: argparse.Namespace) -> tuple[tuple[int, ...] | None, bool]:
+    return parse_ids(args.capture_ids or "", "--capture-ids") or None, bool(args.capture_default)
 
 
-def _ratio(above: Any, below: Any) -> dict[str, float | None]:
-    """A ratio of sums with its interval; a numerator of none is 0 without an interval."""
-    found = log_linear(np.stack([above, below], 1), (1, -1))
-    if found is None:
-        found = Interval(value=0.0, low=None, high=None, n=len(below))
-    return {"value": found.value, "low": found.low, "high": found.high}
+def _load(args: argparse.Namespace, *, draft: bool) -> ModelPair:
+    from specbench.engine.pair import ModelPair
+
+    config = EngineConfig(dtype=args.dtype, kernels="torch", d2t=args.d2t or OFFSETS)
+    return ModelPair.load(args.target, args.draft if draft else None, config, *_capture(args))
 
 
-def _show(facts: dict[str, Any]) -> None:
+def _requests(args: argparse.Namespace) -> tuple[Request, ...]:
+    sampling = SamplingParams(max_tokens=args.max_tokens)
+    return tuple(load_workload(args.workload).requests(args.requests, sampling))
+
+
+def _dump(args: argparse.Namespace) -> None:
+    from specbench.engine.probe_dump import Dump, dump
+    from specbench.engine.probe_store import Layout
+
+    layout, layers = Layout(args.layout), parse_ids(args.layers or "", "--layers")
+    of_draft = not layers and layout is not Layout.SPECBENCH
+    pair = _load(args, draft=of_draft)
+    if pair.draft_spec is not None:
+        layers = pair.draft_spec.capture_physical
     out = Console(highlight=False)
-    left = facts["requests_left_out"]
-    more = f", {left} left out by --positions" if left else ""
-    out.print(
-        f"{facts['positions']} positions of {facts['requests']} requests{more}; "
-        f"capture layers {facts['capture_layers']} (physical), {facts['dtype']}",
-        markup=False,
+    index = dump(
+        pair,
+        _requests(args),
+        Dump(
+            folder=Path(args.dump),
+            layers=layers or tuple(range(pair.target_spec.n_layers + 1)),
+            past=args.num_steps,
+            layout=layout,
+            shard_bytes=args.shard_mb * 1_000_000,
+            resume=bool(args.resume),
+        ),
+        lambda done, texts: out.print(f"{done} of {texts} texts", markup=False),
     )
-    table = Table(box=None, pad_edge=False)
-    for name in ("category", "n", "step", "known", "all", "survival"):
-        table.add_column(name, justify="left" if name == "category" else "right", no_wrap=True)
-    lengths = Table(box=None, pad_edge=False)
-    for name in ("category", "positions", "verify steps", "implied length", "walk"):
-        lengths.add_column(name, justify="left" if name == "category" else "right", no_wrap=True)
-    for name, group in facts["groups"].items():
-        columns = [group[c] for c in ("accuracy_known", "accuracy_all", "survival")]
-        for k, cells in enumerate(zip(*columns, strict=True)):
-            head = [name, str(group["requests"])] if k == 0 else ["", ""]
-            table.add_row(*head, str(k + 1), *(_cell(c, 100, 1) for c in cells))
-        lengths.add_row(
-            name,
-            str(group["positions"]),
-            str(group["verify_steps"]),
-            _cell(group["implied_accept_length"], 1, 2),
-            _cell(group["walk_accept_length"], 1, 2),
-        )
-    for part in ("Percent of positions", table, "", "Accept length", lengths, "", _MEANING):
-        out.print(part)
+    out.print(_dumped(args.dump, index), markup=False)
 
 
-def _cell(found: dict[str, float | None], scale: float, digits: int) -> str:
-    value, low, high = (found[name] for name in ("value", "low", "high"))
-    shown = f"{scale * value:.{digits}f}" if value is not None else "-"
-    if low is None or high is None:
-        return shown
-    return f"{shown} [{scale * low:.{digits}f}, {scale * high:.{digits}f}]"
+def _dumped(folder: str, index: Index) -> str:
+    size = sum(index.shards.values())
+    return (
+        f"{index.texts} texts, {len(index.shards)} files, {size / 1e6:.1f} MB in {folder}: "
+        f"physical layers {list(index.layers)}, {index.dtype}, layout {index.layout}.\n"
+        f"Score a draft on them: specbench probe --features {folder}"
+    )

@@ -87,6 +87,27 @@ class TakesOnTrust(Protocol):
 
 
 @runtime_checkable
+class SeesTraffic(Protocol):
+    """A backend of an outside server that can tell whether others use it, too."""
+
+    async def other_traffic(self) -> str:
+        """What shows it, in words, while nothing of ours is in flight; empty when nothing does.
+
+        Never raises.
+        """
+        ...
+
+
+@runtime_checkable
+class TellsText(Protocol):
+    """A backend that can say what token ids mean."""
+
+    def text_of(self, ids: Sequence[int]) -> str:
+        """Text of ``ids`` without special tokens."""
+        ...
+
+
+@runtime_checkable
 class GapProbe(Protocol):
     """A backend that can look at the target's logits, to judge a near-tie (semantics.md 18)."""
 

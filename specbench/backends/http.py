@@ -101,6 +101,23 @@ class HttpSession:
         """
         return await self._call("GET", path, None)
 
+    async def get_text(self, path: str) -> str | None:
+        """The answer of GET ``path`` as text; None when the server has no such path.
+
+        Raises:
+            UnreachableError: nothing answers.
+            BackendError: an error status, or an answer that is too long.
+        """
+        with _translated(self.url):
+            async with self._live.get(
+                self.url + path, timeout=self._call_timeout, allow_redirects=False
+            ) as response:
+                if response.status in _ABSENT:
+                    return None
+                if response.status != 200:
+                    raise await _refusal(response)
+                return (await _read(response, _MAX_JSON_BYTES)).decode(errors="replace")
+
     async def post_json(self, path: str, body: Mapping[str, Any]) -> Any:
         """The parsed answer of POST ``path``; raises as ``get_json`` does."""
         return await self._call("POST", path, body)

@@ -7,6 +7,7 @@ never fights the load generator or a server for the interpreter lock.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,7 @@ from specbench.engine.batch import Emission, Handle
 from specbench.engine.engine import Engine
 from specbench.engine.pair import ModelPair
 from specbench.errors import BackendError, ConfigError, EngineError
+from specbench.modelspec import as_record
 from specbench.request import Request
 from specbench.trace import Evidence
 
@@ -68,13 +70,25 @@ class InProcessBackend:
         """
         if self._engine is None:
             with _allocating():
-                pair = ModelPair.load(
-                    self._target_dir, self._draft_dir, self._config, *self._capture
-                )
-                self._engine = Engine(pair, self._config)
+                self._engine = self._new_engine()
             self._pump = asyncio.get_running_loop().create_task(self._run())
             self._pump.add_done_callback(self._stopped)
         return self._facts(self._engine)
+
+    def _new_engine(self) -> Engine:
+        """The engine in this process, or over the ranks that are asked for."""
+        if self._config.tensor_parallel == 1:
+            pair = ModelPair.load(self._target_dir, self._draft_dir, self._config, *self._capture)
+            return Engine(pair, self._config)
+        # torch's distributed tensors take a second to import
+        from specbench.engine.parallel_lead import Folders, lead_engine
+
+        draft = None if self._draft_dir is None else Path(self._draft_dir)
+        ids, default = self._capture
+        folders = Folders(
+            target=self._target_dir, draft=draft, capture_ids=ids, capture_default=default
+        )
+        return lead_engine(folders, self._config)
 
     async def configure(self, spec: SpecConfig, batch_size: int) -> None:
         """Switch to a point; nothing may be in flight.
@@ -128,11 +142,17 @@ class InProcessBackend:
         if self._pump is not None:
             self._pump.cancel()
             await asyncio.wait([self._pump])
+        if self._engine is not None:
+            self._engine.close()
         self._pump, self._engine = None, None
 
     def top2_gap(self, request: Request, output_ids: Sequence[int]) -> float:
         """Relative gap of the target's two best scores, from a plain forward."""
         return self.engine.top2_gap(request, output_ids)
+
+    def text_of(self, ids: Sequence[int]) -> str:
+        """Text of ``ids`` without special tokens."""
+        return self.engine.pair.codec.decode(ids)
 
     async def _run(self) -> None:
         engine = self.engine
@@ -172,6 +192,7 @@ class InProcessBackend:
             device["capture_physical"] = ",".join(map(str, spec.capture_physical))
             device["capture_source"] = spec.capture_source
             device["draft_embedding"] = spec.embed_policy
+            device["draft_spec"] = json.dumps(as_record(spec))
         caveats = (*pair.target_spec.caveats, *(pair.draft_spec.caveats if pair.draft_spec else ()))
         caveats += self._config.rules.caveats
         device["verification"] = self._config.verification.value

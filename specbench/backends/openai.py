@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator, Mapping
-from contextlib import aclosing
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from specbench.backends.answers import decode_event, first_table, table_in
 from specbench.backends.base import BackendFacts, Event, Finished
 from specbench.backends.claims import OURS, SGLANG, VLLM
-from specbench.backends.remote import RemoteBackend
+from specbench.backends.remote import Answer, RemoteBackend
 from specbench.backends.sampling import sampling_fields
 from specbench.backends.speculation import read_ids, read_openai_usage, read_steps
 from specbench.errors import BackendError, ConfigError
@@ -53,26 +52,7 @@ class OpenAIBackend(RemoteBackend):
             max_len=facts.max_len or listed.get(self._model),
         )
 
-    async def stream(self, request: Request) -> AsyncGenerator[Event, None]:
-        """Send ``request``; steps come at the end, since only our own server gives them.
-
-        Raises:
-            BackendError: the server refused or failed it, or its stream makes no sense.
-            UnreachableError: nothing answers.
-        """
-        path, body = self._ask(request)
-        answer = _Answer()
-        async with aclosing(self._http.post_events(path, body)) as arrivals:
-            async for at_ns, payloads in arrivals:
-                for payload in payloads:
-                    chunk = answer.read(at_ns, payload)
-                    if chunk is not None:
-                        yield chunk
-        for event in answer.end():
-            yield event
-
     def _ask(self, request: Request) -> tuple[str, dict[str, Any]]:
-        """Route and body of ``request``."""
         server = self._claims.server
         body: dict[str, Any] = {"model": self._model, **sampling_fields(request.sampling)}
         body["stream"] = True
@@ -89,6 +69,9 @@ class OpenAIBackend(RemoteBackend):
         ids = request.prompt_ids
         body["prompt"] = request.prompt if ids is None else list(ids)
         return "/v1/completions", body
+
+    def _new_answer(self) -> Answer:
+        return _Answer()
 
 
 def choose_model(asked: str | None, listed: list[str]) -> str:

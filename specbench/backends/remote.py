@@ -1,23 +1,53 @@
-"""What every backend behind a network address has in common: opening, claims, configuration."""
+"""What every backend behind a network address has in common: claims, configuration, events.
+
+A protocol is how a request is worded (``_ask``) and how its events are read (``Answer``).
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, suppress
 from dataclasses import asdict, replace
+from typing import Any, Protocol
 
-from specbench.backends.base import BackendFacts
+from specbench.backends.base import BackendFacts, Event, Finished
 from specbench.backends.claims import ServerClaims, ask_server
 from specbench.backends.http import HttpSession, StatusError
+from specbench.backends.traffic import Traffic, read_counters
 from specbench.config import SpecConfig
-from specbench.errors import ConfigError
-from specbench.trace import Evidence
+from specbench.errors import ConfigError, SpecbenchError
+from specbench.request import Request
+from specbench.trace import Chunk, Evidence
 
 _BUSY_POLL_S = 0.05
+_BUSY_LOOKS = 10
 
 
-class RemoteBackend:
-    """Base of the HTTP backends; a subclass adds ``stream`` and the name of its protocol.
+class Answer(Protocol):
+    """Reads the stream of one request."""
+
+    def read(self, at_ns: int, payload: bytes) -> Chunk | None:
+        """One event; a Chunk when it delivered something.
+
+        Raises:
+            BackendError: it is none, or the server's report that the request failed.
+        """
+        ...
+
+    def end(self) -> Iterator[Event]:
+        """The events that follow from the whole stream: steps, then Finished.
+
+        Raises:
+            BackendError: the stream ended before its request did, or its counts are none.
+        """
+        ...
+
+
+class RemoteBackend(ABC):
+    """Base of the HTTP backends; a subclass words requests, reads events and names its protocol.
 
     ``busy_wait_s`` is how long ``configure`` waits for our own server to become idle: a request
     that was cancelled here may take a moment to end there.
@@ -33,6 +63,8 @@ class RemoteBackend:
         self._http = HttpSession(url, api_key=api_key)
         self._claims = ServerClaims()
         self._notes: tuple[str, ...] = ()
+        self._traffic = Traffic()
+        self._has_metrics = True
         self.busy_wait_s = 5.0
 
     @property
@@ -102,6 +134,57 @@ class RemoteBackend:
                 await asyncio.sleep(_BUSY_POLL_S)
             else:
                 return
+
+    async def stream(self, request: Request) -> AsyncGenerator[Event, None]:
+        """Send ``request``; steps come at the end, since only our own server gives them.
+
+        Raises:
+            ConfigError: the protocol has no word for the request.
+            BackendError: the server refused or failed it, or its stream makes no sense.
+            UnreachableError: nothing answers.
+        """
+        path, body = self._ask(request)
+        answer, told = self._new_answer(), None
+        try:
+            async with aclosing(self._http.post_events(path, body)) as arrivals:
+                async for at_ns, payloads in arrivals:
+                    for payload in payloads:
+                        chunk = answer.read(at_ns, payload)
+                        if chunk is not None:
+                            yield chunk
+            for event in answer.end():
+                if isinstance(event, Finished):
+                    told = event.usage.completion_tokens
+                yield event
+        finally:
+            self._traffic.answered(told)
+
+    async def other_traffic(self) -> str:
+        """What the server's own counters show of others, while nothing of ours is in flight.
+
+        A gauge may be a moment late, so a server that seems busy is asked again. Never raises;
+        a server without a metrics page is asked once.
+        """
+        text = ""
+        for _ in range(_BUSY_LOOKS):
+            page = None
+            if self._has_metrics:
+                with suppress(SpecbenchError):
+                    page = await self._http.get_text("/metrics")
+            self._has_metrics = page is not None
+            text = "" if page is None else self._traffic.others(read_counters(page))
+            if not text:
+                break
+            await asyncio.sleep(_BUSY_POLL_S)
+        return text
+
+    @abstractmethod
+    def _ask(self, request: Request) -> tuple[str, dict[str, Any]]:
+        """Route and body of ``request``."""
+
+    @abstractmethod
+    def _new_answer(self) -> Answer:
+        """A reader for one stream."""
 
     async def close(self) -> None:
         """Close the connections; never raises."""

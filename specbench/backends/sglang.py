@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator, Mapping
-from contextlib import aclosing
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from specbench.backends.answers import decode_event, table_in
 from specbench.backends.base import Event, Finished
 from specbench.backends.claims import OURS
-from specbench.backends.remote import RemoteBackend
+from specbench.backends.remote import Answer, RemoteBackend
 from specbench.backends.sampling import sampling_fields
 from specbench.backends.speculation import read_ids, read_meta_info, read_steps
 from specbench.errors import BackendError, ConfigError
@@ -27,27 +26,7 @@ class SGLangBackend(RemoteBackend):
 
     protocol = "sglang"
 
-    async def stream(self, request: Request) -> AsyncGenerator[Event, None]:
-        """Send ``request``; steps come at the end, since only our own server gives them.
-
-        Raises:
-            ConfigError: the request is a conversation.
-            BackendError: the server refused or failed it, or its stream makes no sense.
-            UnreachableError: nothing answers.
-        """
-        answer = _Answer(self._claims.incremental)
-        body = self._ask(request)
-        async with aclosing(self._http.post_events("/generate", body)) as arrivals:
-            async for at_ns, payloads in arrivals:
-                for payload in payloads:
-                    chunk = answer.read(at_ns, payload)
-                    if chunk is not None:
-                        yield chunk
-        for event in answer.end():
-            yield event
-
-    def _ask(self, request: Request) -> dict[str, Any]:
-        """The body of ``request``."""
+    def _ask(self, request: Request) -> tuple[str, dict[str, Any]]:
         if request.messages:
             raise ConfigError(
                 f"Request {request.request_id} holds messages, but /generate takes plain text.",
@@ -65,7 +44,10 @@ class SGLangBackend(RemoteBackend):
             body["input_ids"] = list(request.prompt_ids)
         if self._claims.server == OURS:
             body["return_steps"] = True
-        return body
+        return "/generate", body
+
+    def _new_answer(self) -> Answer:
+        return _Answer(self._claims.incremental)
 
 
 class _Answer:

@@ -22,6 +22,8 @@ def read_openai_usage(answer: Mapping[str, Any]) -> Usage:
     vLLM: ``metrics.speculative_decoding`` (server flag ``--per-request-spec-decode-metrics``).
     SGLang: ``sglext.spec_tokens_details`` (request field ``return_spec_tokens_details``).
     llama.cpp: ``timings.draft_n`` and ``draft_n_accepted``. Ours: ``specbench.usage``.
+    Prefix-cache hits stand in ``usage.prompt_tokens_details.cached_tokens``, where a server tells
+    them (vLLM: ``--enable-prompt-tokens-details``; SGLang: ``--enable-cache-report``).
 
     Raises:
         BackendError: a count that is no count.
@@ -35,6 +37,7 @@ def read_openai_usage(answer: Mapping[str, Any]) -> Usage:
     plain = Usage(
         prompt_tokens=_count(usage, "prompt_tokens"),
         completion_tokens=_count(usage, "completion_tokens"),
+        cached_tokens=_count(table_in(usage, "prompt_tokens_details"), "cached_tokens"),
     )
     if vllm := table_in(table_in(answer, "metrics"), "speculative_decoding"):
         return replace(
@@ -66,6 +69,7 @@ def read_meta_info(meta: Mapping[str, Any]) -> Usage:
     plain = Usage(
         prompt_tokens=_count(meta, "prompt_tokens"),
         completion_tokens=_count(meta, "completion_tokens"),
+        cached_tokens=_count(meta, "cached_tokens"),
     )
     return _with_sglang(plain, meta)
 
@@ -92,6 +96,7 @@ def read_extension_usage(extension: Mapping[str, Any]) -> Usage:
         drafted=_count(said, "drafted"),
         accepted=_count(said, "accepted"),
         histogram=_counts(said, "histogram"),
+        cached_tokens=_count(said, "cached_tokens"),
     )
 
 

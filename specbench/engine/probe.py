@@ -1,54 +1,44 @@
 """How well a draft guesses the target's own text: sums per reply, for any grouping of replies.
 
-Three figures that are often taken for one another (engine-spec 11.1 to 11.4): accuracy with true
-tokens fed in, survival of a chain fed its own tokens, and the accept length of the verify steps
-that a server would make. Sums stay apart by reply, so that intervals can be clustered by it.
+Figures that are often taken for one another (engine-spec 11.1 to 11.4): accuracy with true tokens
+fed in, survival of a chain fed its own tokens, levels of a tree, and the accept length of the
+verify steps that a server would make.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-import numpy as np
-
+from specbench.config import SpecConfig
 from specbench.engine.pair import ModelPair
 from specbench.engine.probe_capture import Capture, capture
 from specbench.engine.probe_draft import ProbeDraft
-from specbench.engine.probe_scores import IntArray, Scores, Walked, walk
-from specbench.engine.probe_text import Sample, greedy_texts
+from specbench.engine.probe_stored import load_stored
+from specbench.engine.probe_sums import ReplySums, reply_sums
+from specbench.engine.probe_text import greedy_texts
+from specbench.engine.probe_tree import tree_levels
 from specbench.errors import ConfigError, WorkloadError
 from specbench.request import Request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplySums:
-    """Counts over one reply; tuples have one entry per step 1..K.
+class ProbeResult:
+    """What a probe counted.
 
-    ``positions`` are chain starts. ``known`` counts the draft's argmax being the target's best
-    token among those the draft knows, ``hits`` the same over the whole vocabulary, ``alive``
-    chains whose steps 1..k are all right. ``verify_steps`` and ``accepted`` are those of the walk.
+    ``layers`` are the physical indices captured, ``left_out`` the requests that the budget of
+    positions had no room for. ``own_text``: the replies are the target's own. ``notes`` say what
+    stored features were found to be, empty when the target ran.
     """
 
-    request_id: str
-    category: str
-    positions: int
-    known: tuple[int, ...]
-    hits: tuple[int, ...]
-    alive: tuple[int, ...]
-    verify_steps: int
-    accepted: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProbeResult:
-    """What a probe counted; ``layers`` are the physical indices captured, ``left_out`` the requests
-    that the budget of positions had no room for."""
-
     steps: int
+    tree: SpecConfig | None
     layers: tuple[int, ...]
     replies: tuple[ReplySums, ...]
     left_out: int
+    own_text: bool = True
+    notes: tuple[str, ...] = ()
 
     @property
     def positions(self) -> int:
@@ -67,6 +57,7 @@ def probe(
     *,
     steps: int,
     positions: int,
+    tree: SpecConfig | None = None,
 ) -> ProbeResult:
     """Score the draft on the target's greedy replies, wired as its files claim.
 
@@ -76,47 +67,84 @@ def probe(
         requests: prompts; their sampling gives the length.
         steps: K.
         positions: most chain starts; whole requests, in order, while their max_tokens fit.
+        tree: trees of K levels to grow as well.
 
     Raises:
         ConfigError: K or the budget is under 1, or the streams do not fit into memory.
         WorkloadError: no request fits, or no reply has two tokens.
     """
-    if steps < 1:
-        raise ConfigError(f"num_steps {steps}.", expected="1 or more.")
+    _check_steps(steps, tree)
     taken = _within(requests, positions)
     samples = greedy_texts(pair, taken, past=steps)
     wiring = draft.claimed
     captured = capture(
         pair, samples, vocab_ids=draft.target_ids(), layers=wiring.slots, taps=(wiring.tap,)
     )
-    scores = draft.score(captured, wiring, steps)
     return ProbeResult(
         steps=steps,
+        tree=tree,
         layers=wiring.slots,
-        replies=reply_sums(captured, scores, steps),
+        replies=_scored(draft, captured, steps, tree, own_text=True),
         left_out=len(requests) - len(taken),
     )
 
 
-def reply_sums(captured: Capture, scores: Scores, steps: int) -> tuple[ReplySums, ...]:
-    """The counts of every reply that has a position to score."""
-    walked = walk(captured, scores, steps)
-    rows = [np.flatnonzero(scores.text == i) for i in range(len(walked))]
-    every = zip(captured.samples, rows, walked, strict=True)
-    return tuple(_sums(sample, scores, at, made) for sample, at, made in every if len(at))
+def probe_stored(
+    pair: ModelPair,
+    draft: ProbeDraft,
+    path: Path,
+    *,
+    steps: int,
+    positions: int,
+    requests: int,
+    tree: SpecConfig | None = None,
+) -> ProbeResult:
+    """Score the draft on stored features, wired as its files claim; arguments as ``probe``.
 
+    Args:
+        path: of the features; see ``load_stored``.
+        requests: most texts.
 
-def _sums(sample: Sample, scores: Scores, at: IntArray, made: Sequence[Walked]) -> ReplySums:
-    return ReplySums(
-        request_id=sample.request_id,
-        category=sample.category,
-        positions=len(at),
-        known=tuple(scores.known_hit[at].sum(0).tolist()),
-        hits=tuple(scores.hit[at].sum(0).tolist()),
-        alive=tuple(scores.alive[at].sum(0).tolist()),
-        verify_steps=len(made),
-        accepted=sum(step.accepted for step in made),
+    Raises:
+        ConfigError, WorkloadError: as ``probe`` and ``load_stored``.
+    """
+    _check_steps(steps, tree)
+    slots = draft.claimed.slots
+    stored = load_stored(
+        pair,
+        path,
+        slots,
+        draft.target_ids(),
+        steps=steps,
+        requests=requests,
+        positions=positions,
     )
+    return ProbeResult(
+        steps=steps,
+        tree=tree,
+        layers=slots,
+        replies=_scored(draft, stored.capture, steps, tree, own_text=stored.own_text),
+        left_out=stored.left_out,
+        own_text=stored.own_text,
+        notes=stored.notes,
+    )
+
+
+def _check_steps(steps: int, tree: SpecConfig | None) -> None:
+    if steps < 1:
+        raise ConfigError(f"num_steps {steps}.", expected="1 or more.")
+    if tree is not None and tree.num_steps != steps:
+        raise ConfigError(f"num_steps {steps}, but the trees have {tree.num_steps} levels.")
+
+
+def _scored(
+    draft: ProbeDraft, captured: Capture, steps: int, tree: SpecConfig | None, *, own_text: bool
+) -> tuple[ReplySums, ...]:
+    scores = draft.score(captured, draft.claimed, steps)
+    levels = None
+    if tree is not None:
+        levels = tree_levels(draft, captured, draft.claimed, tree) & scores.greedy
+    return reply_sums(captured, scores, steps, levels, own_text=own_text)
 
 
 def _within(requests: Iterable[Request], budget: int) -> list[Request]:

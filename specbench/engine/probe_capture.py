@@ -7,13 +7,12 @@ runs in chunks (engine-spec 3.7, 10.4).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
-from safetensors import safe_open
 from torch import Tensor
 
-from specbench.checkpoint.folder import open_folder
+from specbench.checkpoint import read_target
 from specbench.config import EngineConfig, SpecConfig
 from specbench.engine.graphs import GraphMode, Graphs
 from specbench.engine.memory import Memory
@@ -22,6 +21,7 @@ from specbench.engine.models.base import Features, Span
 from specbench.engine.models.decoder import DecoderTarget
 from specbench.engine.models.layers import feed_forward
 from specbench.engine.models.llama import LlamaTarget
+from specbench.engine.models.weights import load_tensors
 from specbench.engine.pair import ModelPair
 from specbench.engine.probe_text import Sample
 from specbench.engine.runner import TargetRunner, chunks
@@ -119,7 +119,7 @@ def capture(
     runner = TargetRunner(
         recorder, memory.target, memory.target_rope, SpecConfig.baseline(), graphs
     )
-    decided = _Decided(vocab_ids)
+    decided = Decided(vocab_ids)
     for sample in samples:
         for start, part, last in chunks(sample.tokens):
             runner.prefill(0, start, part, last=last)
@@ -131,7 +131,7 @@ def _assembled(
     pair: ModelPair,
     samples: Sequence[Sample],
     recorder: _Recorder,
-    decided: _Decided,
+    decided: Decided,
     taps: Sequence[Tap],
 ) -> Capture:
     streams = {(Tap.RESIDUAL, k): torch.cat(v) for k, v in recorder.streams.items()}
@@ -160,12 +160,10 @@ def norm_weights(pair: ModelPair) -> dict[int, Tensor]:
     layers = pair.target_spec.n_layers
     names = {f"model.layers.{k}.input_layernorm.weight": k for k in range(layers)}
     names["model.norm.weight"] = layers
-    found: dict[int, Tensor] = {}
-    for path in open_folder(pair.inputs["path:target"]).files:
-        with safe_open(path, framework="pt") as file:
-            for name in names.keys() & set(file.keys()):
-                found[names[name]] = file.get_tensor(name).to(pair.device, pair.dtype)
-    return found
+    _, folder = read_target(pair.inputs["path:target"])
+    wanted = {name: entry for name, entry in folder.tensors.items() if name in names}
+    found = load_tensors(replace(folder, tensors=wanted), pair.dtype, pair.device)
+    return {names[name]: weight for name, weight in found.items()}
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -174,8 +172,8 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
 
 
 @dataclass(slots=True)
-class _Decided:
-    """Argmax, argmax among known ids, and gap, chunk by chunk."""
+class Decided:
+    """Argmax, argmax among known ids, and gap, chunk by chunk of one sequence of scores."""
 
     vocab_ids: Tensor | None
     best: list[Tensor] = field(default_factory=list)
@@ -183,6 +181,7 @@ class _Decided:
     gap: list[Tensor] = field(default_factory=list)
 
     def add(self, logits: Tensor) -> None:
+        """Take in the scores [rows, V] of the next rows."""
         best = logits.argmax(-1)
         top = logits.double().topk(2)[0]
         self.best.append(best)

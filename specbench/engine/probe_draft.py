@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -18,24 +19,40 @@ from torch import Tensor
 
 from specbench.checkpoint import read_draft
 from specbench.checkpoint.draft_names import by_canonical
-from specbench.engine.models.weights import load_tensors
+from specbench.checkpoint.vocab_map import DIRECT
+from specbench.engine.models.rope import factors, frequencies
+from specbench.engine.models.weights import load_tensors, offsets_of
 from specbench.engine.pair import ModelPair
 from specbench.engine.probe_capture import Capture, rms_norm
 from specbench.engine.probe_scores import Chain, ScoreParts, Scores, chain_rows
 from specbench.engine.wiring import Tap, Wiring
 from specbench.errors import CheckpointError, ConfigError
-from specbench.modelspec import DraftSpec
+from specbench.modelspec import DraftSpec, RopeSpec
 
 _AT = "midlayer"
 MOST_QUERIES = 512
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class Kept:
     """Keys and values [rows, Hkv, D]."""
 
     keys: Tensor
     values: Tensor
+
+    def pick(self, rows: Tensor) -> Kept:
+        """Those of ``rows``."""
+        return Kept(self.keys[rows], self.values[rows])
+
+
+@dataclass(frozen=True, slots=True)
+class TrueRows:
+    """Rows of true features [T]: queries [T, heads, D], what they leave, residual [T, H]."""
+
+    query: Tensor
+    kept: Kept
+    residual: Tensor
+    positions: Tensor
 
 
 class ProbeDraft:
@@ -59,22 +76,16 @@ class ProbeDraft:
         ids = torch.arange(spec.draft_vocab, device=shared_embedding.device)
         self.offsets = tensors["d2t"].to(ids) if "d2t" in tensors else torch.zeros_like(ids)
         self._ids = ids
-        self._parts: dict[tuple[int, int, Tap, int], Tensor] = {}
+        self._parts: dict[tuple[int, Tap, int], Tensor] = {}
+        self._parts_of: Capture | None = None
 
     @classmethod
-    def load(
-        cls,
-        pair: ModelPair,
-        draft_dir: Path | str,
-        *,
-        capture_ids: tuple[int, ...] | None = None,
-        capture_default: bool = False,
-    ) -> ProbeDraft:
-        """Read the draft again, apart from the engine's copy; arguments as ``read_draft``."""
-        spec, folder = read_draft(
-            draft_dir, pair.target_spec, capture_ids=capture_ids, capture_default=capture_default
-        )
+    def load(cls, pair: ModelPair, draft_dir: Path | str, **flags: Any) -> ProbeDraft:
+        """Read the draft again, apart from the engine's copy; ``flags`` are ``read_draft``'s."""
+        spec, folder = read_draft(draft_dir, pair.target_spec, **flags)
         tensors = by_canonical(load_tensors(folder, pair.dtype, pair.device))
+        if spec.d2t_policy == DIRECT:
+            tensors["d2t"] = offsets_of(tensors["d2t"])
         return cls(spec, tensors, pair.target.embedding)
 
     @property
@@ -108,26 +119,29 @@ class ProbeDraft:
         Raises:
             ConfigError: a layer or tap of ``wiring`` was not captured.
         """
-        chain = chain_rows(capture, steps)
-        tokens, states = capture.tokens, self._states(capture, wiring)
-        follow = tokens if wiring.pairing < 0 else tokens.roll(-1)
-        base_at = capture.positions()
-        query, kept, residual = self._attention_in(follow, states, base_at, wiring)
+        chain, true = chain_rows(capture, steps), self.true_rows(capture, wiring)
         parts = ScoreParts(capture, chain, self.target_ids(direct=wiring.direct_map))
-        own: list[_Kept] = []
-        rows, position = chain.rows, base_at[chain.rows]
-        query, residual = query[rows], residual[rows]
+        own: list[Kept] = []
+        rows, position = chain.rows, true.positions[chain.rows]
+        query, residual = true.query[rows], true.residual[rows]
         for step in range(steps):
-            mixed = _attend(query, kept, own, capture, chain)
-            state, logits = self._finish(residual, mixed, wiring)
+            mixed = attend(query, true.kept, own, capture, chain)
+            state, logits = self.finish(residual, mixed, wiring)
             parts.add(step, logits)
             if step + 1 == steps:
                 break
-            token = tokens[rows + 2 + step]
+            token = capture.tokens[rows + 2 + step]
             at = position + (step + 1 + wiring.decode_shift)
-            query, new, residual = self._attention_in(token, state, at, wiring)
+            query, new, residual = self.attention_in(token, state, at, wiring)
             own.append(new)
         return parts.scores()
+
+    def true_rows(self, capture: Capture, wiring: Wiring) -> TrueRows:
+        """The rows of true features of all texts, as after an extend."""
+        tokens, states = capture.tokens, self._states(capture, wiring)
+        follow = tokens if wiring.pairing < 0 else tokens.roll(-1)
+        positions = capture.positions()
+        return TrueRows(*self.attention_in(follow, states, positions, wiring), positions)
 
     def _states(self, capture: Capture, wiring: Wiring) -> Tensor:
         """h [T, H] of every row of true features."""
@@ -146,8 +160,8 @@ class ProbeDraft:
         return states
 
     def _sum(self, capture: Capture, tap: Tap, slots: tuple[int, ...]) -> Tensor:
-        parts = [self._part(capture, j, tap, k) for j, k in enumerate(slots)]
-        return torch.stack(parts).sum(0)
+        parts = torch.stack([self._part(capture, j, tap, k) for j, k in enumerate(slots)])
+        return self._biased("fc", parts.sum(0))
 
     def _normed_fc(self, capture: Capture, wiring: Wiring) -> Tensor:
         chunks = [_feature(capture, wiring.tap, k) for k in wiring.slots]
@@ -161,7 +175,20 @@ class ProbeDraft:
                 for j, part in enumerate(torch.split(x, width, -1))
             ]
             x = torch.cat(pieces, -1)
-        return x @ self._t["fc.weight"].T
+        return self._linear("fc", x)
+
+    def _linear(self, name: str, x: Tensor) -> Tensor:
+        return self._biased(name, x @ self._t[f"{name}.weight"].T)
+
+    def _biased(self, name: str, x: Tensor) -> Tensor:
+        return x + self._t[f"{name}.bias"] if f"{name}.bias" in self._t else x
+
+    def _heads(self, name: str, x: Tensor) -> Tensor:
+        """Heads [R, heads, D] of a projection, normed where the draft has norms (Qwen3)."""
+        at, shape = f"{_AT}.self_attn.{name}", self.spec.shape
+        heads = self._linear(f"{at}_proj", x).view(len(x), -1, shape.head_dim)
+        norm = self._t.get(f"{at}_norm.weight")
+        return heads if norm is None else rms_norm(heads, norm, shape.eps)
 
     def _weight(self, name: str, width: int) -> Tensor:
         """A norm's weight; ones where the file has none, as an engine would default it."""
@@ -173,18 +200,19 @@ class ProbeDraft:
 
         Any order and choice of layers is then a sum of parts (engine-spec 10.4).
         """
-        key = (id(capture), slot, tap, k)
+        if capture is not self._parts_of:
+            self._parts_of = capture
+            self._parts.clear()
+        key = (slot, tap, k)
         if key not in self._parts:
-            if any(other[0] != id(capture) for other in self._parts):
-                self._parts.clear()
             width = self.spec.target_hidden
             columns = self._t["fc.weight"][:, slot * width : (slot + 1) * width]
             self._parts[key] = _feature(capture, tap, k) @ columns.T
         return self._parts[key]
 
-    def _attention_in(
+    def attention_in(
         self, tokens: Tensor, states: Tensor, positions: Tensor, wiring: Wiring
-    ) -> tuple[Tensor, _Kept, Tensor]:
+    ) -> tuple[Tensor, Kept, Tensor]:
         """Rotated queries [R, heads, D], keys and values, and the residual [R, H]."""
         t, shape = self._t, self.spec.shape
         table = self._own if wiring.own_embedding and self._own is not None else self._shared
@@ -193,18 +221,15 @@ class ProbeDraft:
         if wiring.hidden_norm:
             normed = rms_norm(states, t[f"{_AT}.hidden_norm.weight"], shape.eps)
         x = torch.cat([token, normed] if wiring.token_first else [normed, token], -1)
-        q, k, v = (
-            (x @ t[f"{_AT}.self_attn.{n}_proj.weight"].T).view(len(x), -1, shape.head_dim)
-            for n in "qkv"
-        )
+        q, k, v = (self._heads(name, x) for name in "qkv")
         turn = _turn(positions, shape.head_dim, wiring, x.dtype)
         residual = normed if wiring.norm_before_residual else states
-        return _rotate(q, turn), _Kept(_rotate(k, turn), v), residual
+        return _rotate(q, turn), Kept(_rotate(k, turn), v), residual
 
-    def _finish(self, residual: Tensor, mixed: Tensor, wiring: Wiring) -> tuple[Tensor, Tensor]:
+    def finish(self, residual: Tensor, mixed: Tensor, wiring: Wiring) -> tuple[Tensor, Tensor]:
         """Recurrent state [R, H] and logits [R, Vd]."""
         t, eps = self._t, self.spec.shape.eps
-        r = residual + mixed @ t[f"{_AT}.self_attn.o_proj.weight"].T
+        r = residual + self._linear(f"{_AT}.self_attn.o_proj", mixed)
         x = rms_norm(r, t[f"{_AT}.post_attention_layernorm.weight"], eps)
         gate, up = (x @ t[f"{_AT}.mlp.{n}_proj.weight"].T for n in ("gate", "up"))
         out = r + (F.silu(gate) * up) @ t[f"{_AT}.mlp.down_proj.weight"].T
@@ -224,9 +249,10 @@ def _feature(capture: Capture, tap: Tap, k: int) -> Tensor:
 
 
 def _turn(positions: Tensor, dim: int, wiring: Wiring, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    even = torch.arange(0, dim, 2, dtype=torch.float64, device=positions.device)
-    angles = positions.double()[:, None] / wiring.scale * wiring.theta ** -(even / dim)
-    return angles.cos().to(dtype)[:, None], angles.sin().to(dtype)[:, None]
+    rope = RopeSpec(theta=wiring.theta, max_position=0, scaling=wiring.scaling)
+    factor, turns = factors(rope)[0], frequencies(rope, dim).to(positions.device)
+    angles = positions.double()[:, None] / wiring.scale * turns
+    return (factor * angles.cos()).to(dtype)[:, None], (factor * angles.sin()).to(dtype)[:, None]
 
 
 def _rotate(x: Tensor, turn: tuple[Tensor, Tensor]) -> Tensor:
@@ -235,21 +261,21 @@ def _rotate(x: Tensor, turn: tuple[Tensor, Tensor]) -> Tensor:
     return torch.cat([left * cos - right * sin, right * cos + left * sin], -1)
 
 
-def _attend(query: Tensor, kept: _Kept, own: list[_Kept], capture: Capture, chain: Chain) -> Tensor:
+def attend(query: Tensor, kept: Kept, own: list[Kept], capture: Capture, chain: Chain) -> Tensor:
     """Mix of values [R, heads·D]: all true rows up to each row's position, and its own chain."""
     mixed = torch.empty_like(query)
     for (first, end), (low, high) in zip(capture.spans(), chain.pieces, strict=True):
         rows = torch.arange(low, high, device=query.device)
         hidden = torch.arange(first, end, device=query.device) > chain.rows[rows][:, None]
-        text = _Kept(kept.keys[first:end], kept.values[first:end])
+        text = Kept(kept.keys[first:end], kept.values[first:end])
         for at in range(low, high, MOST_QUERIES):
             to = min(at + MOST_QUERIES, high)
-            near = [_Kept(o.keys[at:to], o.values[at:to]) for o in own]
+            near = [Kept(o.keys[at:to], o.values[at:to]) for o in own]
             mixed[at:to] = _attend_text(query[at:to], text, near, hidden[at - low : to - low])
     return mixed.flatten(1)
 
 
-def _attend_text(query: Tensor, text: _Kept, own: list[_Kept], hidden: Tensor) -> Tensor:
+def _attend_text(query: Tensor, text: Kept, own: list[Kept], hidden: Tensor) -> Tensor:
     """Queries [R, heads, D] over the rows of one text [S, Hkv, D], ``hidden`` [R, S] left out, and
     over one key each of ``own`` per earlier step."""
     rows, _, dim = query.shape

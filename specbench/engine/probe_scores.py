@@ -89,7 +89,8 @@ class Scores:
     def tree_alive(self, topk: int) -> BoolArray:
         """Levels 1..k of the full ``topk``-ary tree hold the target's tokens, [R, K].
 
-        An upper bound for a tree of N nodes, which keeps only its most likely ones.
+        An upper bound for a tree of N nodes, which keeps only its most likely ones
+        (``probe_tree.tree_levels`` grows that).
         """
         inside = (self.rank >= 0) & (self.rank < topk)
         return np.logical_and.accumulate(inside & self.greedy, axis=1)
@@ -150,12 +151,15 @@ class ScoreParts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Walked:
-    """One verify step: tokens before it, drafts accepted, tokens emitted, and the closest call."""
+    """One verify step: tokens before it, drafts accepted, tokens emitted.
+
+    ``gap`` is the closest call among the decisions of a chain; None for a tree.
+    """
 
     committed: int
     accepted: int
     emitted: int
-    gap: float
+    gap: float | None
 
 
 def walk(capture: Capture, scores: Scores, steps: int) -> list[list[Walked]]:
@@ -173,19 +177,29 @@ def walk(capture: Capture, scores: Scores, steps: int) -> list[list[Walked]]:
     ]
 
 
-def _walk_text(lengths: IntArray, gaps: npt.NDArray[np.float64], sample: Sample) -> list[Walked]:
+def tree_walk(capture: Capture, scores: Scores, alive: BoolArray) -> list[list[Walked]]:
+    """The verify steps of trees whose levels 1..k hold the target's tokens (``alive`` [R, K])."""
+    lengths = alive.sum(1)
+    return [
+        _walk_text(lengths[scores.text == i], None, sample)
+        for i, sample in enumerate(capture.samples)
+    ]
+
+
+def _walk_text(
+    lengths: IntArray, gaps: npt.NDArray[np.float64] | None, sample: Sample
+) -> list[Walked]:
     """From row to row: a step that accepts a drafts emits a + 1 tokens, fewer at the cut."""
     steps: list[Walked] = []
     row = 0
     while row + 1 < sample.output_len:
         accepted = int(lengths[row])
         left = sample.output_len - 1 - row
-        decided = gaps[row, : accepted + 1]
         step = Walked(
             committed=sample.prompt_len + row + 1,
             accepted=accepted,
             emitted=min(accepted + 1, left),
-            gap=float(decided.min()),
+            gap=None if gaps is None else float(gaps[row, : accepted + 1].min()),
         )
         steps.append(step)
         row += accepted + 1

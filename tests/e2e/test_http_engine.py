@@ -46,8 +46,10 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> TinyPair:
 
 
 @asynccontextmanager
-async def serving(pair: TinyPair) -> AsyncIterator[tuple[InProcessBackend, RunningServer]]:
-    engine = InProcessBackend(pair.target, pair.draft, CONFIG)
+async def serving(
+    pair: TinyPair, config: EngineConfig = CONFIG
+) -> AsyncIterator[tuple[InProcessBackend, RunningServer]]:
+    engine = InProcessBackend(pair.target, pair.draft, config)
     facts = await engine.open()
     app = build_app(engine, facts, spec=SpecConfig.baseline(), batch_size=1)
     server = await serve(app, drain_s=0.2)
@@ -124,6 +126,26 @@ def test_points_and_batches_give_the_same_tokens_over_http(pair: TinyPair) -> No
         assert all(output == outputs[0] for output in outputs)
 
     asyncio.run(body())
+
+
+@pytest.mark.parametrize("kind", [OpenAIBackend, SGLangBackend])
+@pytest.mark.parametrize("reuse", [False, True])
+def test_hits_of_the_prefix_cache_reach_the_trace(
+    pair: TinyPair, kind: type[OpenAIBackend | SGLangBackend], reuse: bool
+) -> None:
+    """Of a prompt of 4 tokens seen before, 3 rows are reused; without a cache nothing is said."""
+
+    async def body() -> list[int | None]:
+        async with serving(pair, replace(CONFIG, prefix_reuse=reuse)) as (_, server):
+            remote = kind(server.url)
+            await remote.open()
+            try:
+                traces = await run_point(remote, SpecConfig.chain(3), [PLAIN[2]] * 2)
+            finally:
+                await remote.close()
+        return [trace.usage.cached_tokens for trace in traces]
+
+    assert asyncio.run(body()) == ([0, 3] if reuse else [None, None])
 
 
 def test_a_request_that_does_not_fit_fails_alone(pair: TinyPair) -> None:

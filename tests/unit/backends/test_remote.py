@@ -1,14 +1,18 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
-from specbench.backends.base import BackendFacts
+from specbench.backends.base import BackendFacts, Event, Finished
+from specbench.backends.openai import OpenAIBackend
 from specbench.backends.remote import RemoteBackend
+from specbench.backends.sglang import SGLangBackend
 from specbench.config import SpecConfig
 from specbench.errors import BackendError, ConfigError
-from tests.scripted_http import Reply, Scripted, as_json, scripted
+from specbench.request import Request
+from tests.scripted_http import Reply, Scripted, as_events, as_json, scripted
 
 OURS = {
     "version": "0.1.0",
@@ -26,7 +30,7 @@ def configured(answer: Reply, spec: SpecConfig) -> tuple[BackendFacts, RemoteBac
     async def body() -> tuple[BackendFacts, RemoteBackend, Scripted]:
         routes = {"/server_info": as_json({"specbench": OURS}), "/specbench/configure": answer}
         async with scripted(routes) as server:
-            remote = RemoteBackend(server.url, api_key="k3y")
+            remote = SGLangBackend(server.url, api_key="k3y")
             remote.busy_wait_s = 0.1
             facts = await remote.open()
             try:
@@ -60,3 +64,47 @@ def test_a_point_that_it_cannot_run_is_the_callers_mistake() -> None:
 def test_a_busy_server_is_an_error_of_the_run() -> None:
     with pytest.raises(BackendError, match="in flight"):
         configured(as_json({"error": {"message": "2 in flight"}}, 409), SpecConfig.chain(5))
+
+
+OPENAI_END = {
+    "choices": [{"index": 0, "text": "b", "finish_reason": "stop"}],
+    "usage": {
+        "prompt_tokens": 9,
+        "completion_tokens": 2,
+        "prompt_tokens_details": {"cached_tokens": 8},
+    },
+}
+SGLANG_END = {
+    "text": "ab",
+    "meta_info": {
+        "finish_reason": {"type": "stop"},
+        "prompt_tokens": 9,
+        "completion_tokens": 2,
+        "cached_tokens": 8,
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "end"),
+    [
+        (OpenAIBackend, "/v1/completions", OPENAI_END),
+        (SGLangBackend, "/generate", SGLANG_END),
+    ],
+)
+def test_hits_of_a_prefix_cache_reach_the_request(
+    kind: type[RemoteBackend], path: str, end: dict[str, Any]
+) -> None:
+    async def body() -> list[Event]:
+        models = as_json({"data": [{"id": "m"}]})
+        async with scripted({"/v1/models": models, path: as_events(end)}) as server:
+            remote = kind(server.url)
+            await remote.open()
+            try:
+                return [event async for event in remote.stream(Request(request_id="r", prompt="p"))]
+            finally:
+                await remote.close()
+
+    *_, last = asyncio.run(body())
+    assert isinstance(last, Finished)
+    assert (last.usage.prompt_tokens, last.usage.cached_tokens) == (9, 8)

@@ -81,6 +81,23 @@ def test_openai_answers(extra: dict[str, Any]) -> None:
     assert read_openai_usage({"usage": USAGE, **extra}) == FULL
 
 
+@pytest.mark.parametrize("cached", [0, 3])
+def test_prefix_cache_hits(cached: int) -> None:
+    details = {"prompt_tokens_details": {"cached_tokens": cached}}
+    assert read_openai_usage({"usage": {**USAGE, **details}}).cached_tokens == cached
+    assert read_meta_info({"cached_tokens": cached}).cached_tokens == cached
+    usage = asdict(Usage(cached_tokens=cached))
+    assert read_openai_usage({"specbench": {"usage": usage}}).cached_tokens == cached
+
+
+def test_a_server_that_tells_no_hits_is_not_taken_for_one_without() -> None:
+    assert read_openai_usage({"usage": {**USAGE, "prompt_tokens_details": None}}) == Usage(
+        prompt_tokens=5, completion_tokens=11
+    )
+    with pytest.raises(BackendError, match="prompt_tokens_details"):
+        read_openai_usage({"usage": {"prompt_tokens_details": 3}})
+
+
 def test_llama_cpp_gives_totals() -> None:
     got = read_openai_usage({"usage": USAGE, "timings": {"draft_n": 12, "draft_n_accepted": 6}})
     assert got == Usage(prompt_tokens=5, completion_tokens=11, drafted=12, accepted=6)

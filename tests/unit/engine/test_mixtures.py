@@ -24,13 +24,21 @@ Trace = tuple[tuple[int, ...], list[tuple[int, tuple[int, ...]]]]
 
 
 def asked(seed: int = 0) -> list[Request]:
-    """Requests of mixed lengths, several of which share the beginning of their prompt."""
+    """Requests of mixed lengths, several of which share the beginning of their prompt.
+
+    Some are sampled, each under its own filters and seed, and some may stop anywhere in a step.
+    """
     coins = random.Random(seed)
     stem = [coins.randrange(250) for _ in range(40)]
     found = []
     for i in range(9):
         prompt = [*stem[: coins.choice((0, 5, 33, 40))], *(coins.randrange(250) for _ in range(i))]
-        found.append(new_request(f"r{i}", prompt or [7], coins.randint(1, 24)))
+        sampling: dict[str, object] = {}
+        if i % 3 == 1:
+            sampling |= {"temperature": 0.8, "top_k": 3 * i, "top_p": 0.95, "seed": 50 + i}
+        if i % 2 == 0:
+            sampling["stop_token_ids"] = tuple(range(i, 250, 5))
+        found.append(new_request(f"r{i}", prompt or [7], coins.randint(1, 24), **sampling))
     found.append(new_request("same", stem, 12))
     found.append(new_request("again", stem, 12))
     return found

@@ -1,0 +1,96 @@
+"""Does anyone else use the server? Its own counters against the tokens that came back to us.
+
+A metrics page (Prometheus' text format) of vLLM, SGLang or ourselves tells how many requests run
+or wait, and how many tokens were generated since the server's start. Between blocks nothing of
+ours is in flight; and more tokens than ours, beyond what servers count otherwise, are someone
+else's.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+BUSY = frozenset(
+    {
+        "vllm:num_requests_running", "vllm:num_requests_waiting",
+        "sglang:num_running_reqs", "sglang:num_queue_reqs",
+        "specbench_requests_running", "specbench_requests_queued",
+    }
+)  # fmt: skip
+GENERATED = frozenset(
+    {
+        "vllm:generation_tokens_total",
+        "sglang:generation_tokens_total",
+        "specbench_output_tokens_total",
+    }
+)
+SLACK = 0.02
+SLACK_PER_REQUEST = 2  # an end token that one side counts and the other does not
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counters:
+    """Requests that run or wait now, and tokens generated so far; None where not told."""
+
+    busy: int | None
+    generated: int | None
+
+
+def read_counters(page: str) -> Counters:
+    """The counters of a metrics page, added up over their labels.
+
+    >>> read_counters('vllm:num_requests_running{engine="0"} 2.0\\n# TYPE x counter\\n')
+    Counters(busy=2, generated=None)
+    """
+    sums: dict[bool, float] = {}
+    for line in page.splitlines():
+        name = line.partition("{")[0].partition(" ")[0]
+        if name in BUSY or name in GENERATED:
+            try:
+                value = float(line.rpartition("}")[2].split()[0 if "}" in line else 1])
+            except (ValueError, IndexError):
+                continue
+            if math.isfinite(value):
+                sums[name in BUSY] = sums.get(name in BUSY, 0.0) + value
+    busy, generated = sums.get(True), sums.get(False)
+    return Counters(
+        busy=None if busy is None else round(busy),
+        generated=None if generated is None else round(generated),
+    )
+
+
+class Traffic:
+    """What came back to us since the first look, against what the server generated."""
+
+    def __init__(self) -> None:
+        self._first: int | None = None
+        self._tokens: int | None = 0
+        self._requests = 0
+
+    def answered(self, tokens: int | None) -> None:
+        """One of our requests ended with ``tokens``; None (not known) ends the comparison."""
+        self._requests += 1
+        if tokens is None or self._tokens is None:
+            self._tokens = None
+        else:
+            self._tokens += tokens
+
+    def others(self, seen: Counters) -> str:
+        """What shows that others use the server, in words; empty when nothing does.
+
+        ``seen`` is from a moment when nothing of ours is in flight.
+        """
+        if seen.busy:
+            return f"the server ran or held {seen.busy} requests while none of this run was sent"
+        if seen.generated is None:
+            return ""
+        if self._first is None or seen.generated < self._first:  # the server was started anew
+            self._first, self._tokens, self._requests = seen.generated, 0, 0
+            return ""
+        if self._tokens is None:
+            return ""
+        made = seen.generated - self._first
+        if made > self._tokens * (1 + SLACK) + SLACK_PER_REQUEST * self._requests:
+            return f"the server generated {made} tokens while {self._tokens} came to this run"
+        return ""
