@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from specbench.draft_flags import OFFSETS, add_draft_flags
 from specbench.errors import ConfigError
+
+if TYPE_CHECKING:
+    from specbench.doctor.gap import Framework
+    from specbench.doctor.gap_probe import GapProbe
 
 _SHARES = {
     "restricted": "offline accuracy within the draft's vocabulary, on the target's own text",
@@ -16,6 +22,8 @@ _SHARES = {
     "template": "--full with the training template",
     "unknown": "share of the target's tokens outside the draft's vocabulary",
     "engine": "served share of steps whose first draft was accepted",
+    "off-policy": "accuracy by the framework's definition on training data",
+    "at-steps": "--full where steps begin",
 }
 
 
@@ -24,8 +32,8 @@ def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "gap",
         help="from a training accuracy to accept length, and where the difference goes",
-        description="A training accuracy and a served accept length count different things. What "
-        "is not given is said to be unknown.",
+        description="A training accuracy and a served accept length count different things. With "
+        "--target and --draft the parts are measured; what nobody measured is said to be unknown.",
         allow_abbrev=False,
     )
     parser.add_argument(
@@ -39,10 +47,28 @@ def add_parser(subparsers: Any) -> None:
     )
     parser.add_argument("--num-steps", type=int, default=3, metavar="K", help="default 3")
     parser.add_argument("--accept-length", type=float, metavar="X", help="measured, bonus counted")
+    _add_pair(parser)
+    known = parser.add_argument_group("known figures (they win over what is measured)")
     for name, about in _SHARES.items():
-        parser.add_argument(f"--{name}", type=float, metavar="S", help=about)
+        known.add_argument(f"--{name}", type=float, metavar="S", help=about)
     parser.add_argument("--json", action="store_true", help="JSON instead of text")
     parser.set_defaults(run=_gap)
+
+
+def _add_pair(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("measure the parts on a pair")
+    group.add_argument("--target", metavar="DIR", help="target checkpoint")
+    group.add_argument("--draft", metavar="DIR", help="EAGLE-3 draft checkpoint")
+    add_draft_flags(group)
+    group.add_argument("--workload", default="default", metavar="NAME", help="prompts")
+    group.add_argument("--requests", type=int, default=36, metavar="N", help="default 36")
+    group.add_argument("--max-tokens", type=int, default=32, metavar="N", help="default 32")
+    group.add_argument("--train-data", metavar="FILE", help="training records with their replies")
+    group.add_argument(
+        "--train-template",
+        metavar="FILE",
+        help="chat template of training (default: the draft folder's own, where it differs)",
+    )
 
 
 def numbers(text: str | None, flag: str) -> tuple[float, ...]:
@@ -61,22 +87,37 @@ def numbers(text: str | None, flag: str) -> tuple[float, ...]:
 
 def _gap(args: argparse.Namespace) -> int:
     from specbench.doctor.findings import to_json
-    from specbench.doctor.gap import FRAMEWORKS, Measured, gap_finding, split_gap
+    from specbench.doctor.gap import FRAMEWORKS, Measured, gap_finding, implied_length, split_gap
 
+    given = {}
     for name in _SHARES:
-        value = getattr(args, name)
+        value = getattr(args, name.replace("-", "_"))
         if value is not None and not 0 <= value <= 1:
             raise ConfigError(f"--{name} {value}.", expected="A share from 0 to 1.")
+        if value is not None:
+            given[name.replace("-", "_")] = value
     accuracies = numbers(args.train_accuracy, "--train-accuracy")
     framework = FRAMEWORKS[args.framework]
-    measured = Measured(**{name: getattr(args, name) for name in _SHARES})
-    gap = split_gap(accuracies, framework, args.num_steps, measured, args.accept_length)
+    implied_length(accuracies, framework, args.num_steps)  # refuses them before anything is run
+    probed = _measure(args, framework)
+    figures = {} if probed is None else _figures(probed)
+    served = args.accept_length
+    if served is None and probed is not None and "engine" not in given:
+        served = probed.accept_length
+    elif served is not None and "engine" not in given:
+        figures.pop("engine", None)  # that accept length is another engine's
+    measured = Measured(**(figures | given))
+    gap = split_gap(accuracies, framework, args.num_steps, measured, served)
     finding = gap_finding(gap, framework, accuracies)
     console = Console(highlight=False, soft_wrap=args.json)
+    told = () if probed is None else probed.told
     if args.json:
-        console.print(json.dumps(to_json(finding), indent=2, allow_nan=False), markup=False)
+        table = to_json(finding) | {"measured_on": list(told)}
+        console.print(json.dumps(table, indent=2, allow_nan=False), markup=False)
         return 0
     console.print(finding.title, style="bold", markup=False)
+    for line in told:
+        console.print(f"Measured on {line}.", style="dim", markup=False)
     if gap.total is not None:
         console.print(
             f"First position: training minus served {100 * gap.total:+.1f} points, of which"
@@ -87,3 +128,47 @@ def _gap(args: argparse.Namespace) -> int:
     if finding.remedy:
         console.print(finding.remedy, style="dim", markup=False)
     return 0
+
+
+def _figures(probed: GapProbe) -> dict[str, float | None]:
+    from dataclasses import asdict
+
+    return asdict(probed.measured)
+
+
+def _measure(args: argparse.Namespace, framework: Framework) -> GapProbe | None:
+    """What the pair tells; None without one."""
+    if bool(args.target) != bool(args.draft):
+        raise ConfigError("--target and --draft go together.", todo="Give both, or neither.")
+    if not args.target:
+        if args.train_data or args.train_template:
+            raise ConfigError("--train-data and --train-template need --target and --draft.")
+        return None
+    for name, least in (("requests", 1), ("max_tokens", 3)):
+        if getattr(args, name) < least:
+            flag = name.replace("_", "-")
+            raise ConfigError(f"--{flag} {getattr(args, name)}.", expected=f"At least {least}.")
+    from specbench.checkpoint.conventions import parse_ids
+    from specbench.doctor.gap_data import read_replies
+    from specbench.doctor.gap_probe import GapPair, measure_gap, shipped_template
+    from specbench.request import SamplingParams
+    from specbench.workload import load_workload
+
+    training = read_replies(Path(args.train_data), args.requests) if args.train_data else ()
+    sampling = SamplingParams(max_tokens=args.max_tokens)
+    requests = load_workload(args.workload).requests(args.requests, sampling)
+    target, draft = Path(args.target), Path(args.draft)
+    template = Path(args.train_template) if args.train_template else shipped_template(target, draft)
+    ids = parse_ids(args.capture_ids or "", "--capture-ids") or None
+    with Console(stderr=True).status("scoring the draft by each definition"):
+        loaded = GapPair.load(
+            target, draft, ids, capture_default=bool(args.capture_default), d2t=args.d2t or OFFSETS
+        )
+        return measure_gap(
+            loaded,
+            requests,
+            framework,
+            num_steps=args.num_steps,
+            training=training,
+            template=template,
+        )

@@ -76,8 +76,9 @@ def engine_fault(name: str) -> Scenario:
 
         from specbench.config import SpecConfig
         from specbench.doctor.checks_subject import read_subject
-        from specbench.doctor.checks_wiring import CONFIG, engine_findings, load
+        from specbench.doctor.checks_wiring import CONFIG, load
         from specbench.doctor.report import explain
+        from specbench.doctor.wiring_engine import engine_findings
         from specbench.doctor.wiring_served import compare_served
         from specbench.engine.engine import Engine
         from specbench.engine.faults import inject
@@ -91,7 +92,7 @@ def engine_fault(name: str) -> Scenario:
         engine.configure(SpecConfig.chain(3), 1)
         inject(engine, name)
         served = compare_served(engine, loaded.draft, loaded.captured, loaded.bounds)
-        found = list(engine_findings(served))
+        found = list(engine_findings(served, loaded.draft.claimed))
         for finding in found:
             tell(explain(found, finding.code))
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import difflib
+import fnmatch
 import functools
 import tomllib
 from collections.abc import Mapping
@@ -21,12 +22,22 @@ _FILE = Path(__file__).parent / "catalogue.toml"
 class Kind:
     """A registered code, the F-numbers of engine-spec 10.2 that it stands for, and why it matters.
 
-    A code that ends in ``.*`` stands for all that begin so.
+    A code that ends in ``.*`` stands for all that begin so. ``follows`` are codes, in the same
+    form, of which this one is a consequence: where both are found, the other is the cause.
     """
 
     code: str
     failures: tuple[str, ...]
     why: str
+    follows: tuple[str, ...] = ()
+
+    def comes_of(self, other: str) -> bool:
+        """Whether ``other``, where it is found, explains this.
+
+        >>> kind_of("shape.one").comes_of("wiring.slots"), kind_of("map.direct").comes_of("x.y")
+        (True, False)
+        """
+        return any(fnmatch.fnmatchcase(other, pattern) for pattern in self.follows)
 
 
 @functools.cache
@@ -34,7 +45,12 @@ def kinds() -> Mapping[str, Kind]:
     """All codes, in the order of the file."""
     table = tomllib.loads(_FILE.read_text(encoding="utf-8"))
     return {
-        code: Kind(code=code, failures=tuple(row["failures"]), why=" ".join(row["why"].split()))
+        code: Kind(
+            code=code,
+            failures=tuple(row["failures"]),
+            why=" ".join(row["why"].split()),
+            follows=tuple(row.get("follows", ())),
+        )
         for code, row in table.items()
     }
 

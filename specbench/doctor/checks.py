@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 from specbench.checkpoint.draft import read_draft
 from specbench.checkpoint.target import read_target
+from specbench.doctor.checks_dtype import check_rounded
 from specbench.doctor.checks_ids import check_engines, check_ids
 from specbench.doctor.checks_rope import check_rope
 from specbench.doctor.checks_shapes import (
@@ -34,6 +35,7 @@ CHECKS: tuple[Check, ...] = (
     check_norms,
     check_tensors,
     check_sharing,
+    check_rounded,
     check_rope,
 )
 
@@ -54,6 +56,7 @@ def _refused(subject: Subject) -> list[Finding]:
             spec,
             capture_ids=subject.given,
             capture_default=subject.as_default,
+            d2t=subject.d2t,
         )
     except CheckpointError as error:
         return [

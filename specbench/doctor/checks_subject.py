@@ -73,13 +73,24 @@ class Side:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
     """A pair, and what the caller knows besides: ``given`` are physical layers of
-    ``--capture-ids``, ``as_default`` is ``--capture-default``, ``engine`` one engine to serve."""
+    ``--capture-ids``, ``as_default`` is ``--capture-default``, ``d2t`` says what the map holds
+    (``offsets`` or ``direct``), ``engine`` one engine to serve."""
 
     target: Side
     draft: Side
     given: tuple[int, ...] | None = None
     as_default: bool = False
+    d2t: str = "offsets"
     engine: str = ""
+
+    @property
+    def offsets(self) -> np.ndarray | None:
+        """d2t as offsets: target id minus draft id; None where it cannot be read."""
+        values = self.draft.values("d2t")
+        if values is None:
+            return None
+        whole: np.ndarray = values.astype(np.int64)
+        return whole - np.arange(len(whole)) if self.d2t == "direct" else whole
 
     @property
     def layers(self) -> int | None:
@@ -109,6 +120,7 @@ def read_subject(
     *,
     given: tuple[int, ...] | None = None,
     as_default: bool = False,
+    d2t: str = "offsets",
     engine: str = "",
 ) -> Subject:
     """Open both folders.
@@ -121,6 +133,7 @@ def read_subject(
         draft=_side(Path(draft), ("transformer_layer_config",)),
         given=given,
         as_default=as_default,
+        d2t=d2t,
         engine=engine,
     )
 

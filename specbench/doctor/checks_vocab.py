@@ -52,7 +52,7 @@ def check_map(subject: Subject) -> Iterator[Finding]:
     draft, size, vocab = subject.draft, draft_vocab(subject), subject.draft.integer("vocab_size")
     if draft.tensors is None or size is None or vocab is None or size >= vocab:
         return
-    entry, offsets = draft.shape("d2t"), draft.values("d2t")
+    entry, offsets = draft.shape("d2t"), subject.offsets
     if entry is None or offsets is None:
         yield _found(
             "map.missing",
@@ -69,7 +69,7 @@ def check_map(subject: Subject) -> Iterator[Finding]:
             "Export the draft with its own map.",
         )
         return
-    yield from _meaning(draft, offsets.astype(np.int64), vocab)
+    yield from _meaning(draft, offsets, vocab)
 
 
 def _meaning(draft: Side, offsets: np.ndarray, vocab: int) -> Iterator[Finding]:
@@ -96,7 +96,7 @@ def _meaning(draft: Side, offsets: np.ndarray, vocab: int) -> Iterator[Finding]:
                 (f"first {offsets[0]}, last {offsets[-1]}, rising throughout", "draft: d2t"),
                 (f"read as offsets the last id is {ids[-1]} of {vocab}", "draft: d2t"),
             ],
-            "specbench convert --d2t direct writes offsets.",
+            "Say --d2t direct, or write offsets once: specbench convert --d2t direct.",
         )
     elif bool((np.diff(ids) <= 0).any()) or ids[0] < 0 or ids[-1] >= vocab:
         yield _found(
@@ -117,11 +117,11 @@ def _meaning(draft: Side, offsets: np.ndarray, vocab: int) -> Iterator[Finding]:
 
 def check_special(subject: Subject) -> Iterator[Finding]:
     """End tokens that the draft can never propose."""
-    offsets, size = subject.draft.values("d2t"), draft_vocab(subject)
+    offsets, size = subject.offsets, draft_vocab(subject)
     vocab = subject.draft.integer("vocab_size")
     if offsets is None or size is None or vocab is None or size >= vocab:
         return
-    known = set((np.arange(len(offsets)) + offsets.astype(np.int64)).tolist())
+    known = set((np.arange(len(offsets)) + offsets).tolist())
     named = _end_ids(subject.target)
     lost = [token for token in named if token not in known]
     if lost and len(lost) == len(named):

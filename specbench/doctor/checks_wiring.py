@@ -5,30 +5,32 @@ Converts ``doctor.wiring`` and ``doctor.wiring_served`` into findings (engine-sp
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from specbench.config import EngineConfig, SpecConfig
+from specbench.doctor.checks_coverage import coverage_finding
 from specbench.doctor.checks_ids import written_ids
 from specbench.doctor.checks_subject import Subject
-from specbench.doctor.findings import Fact, Finding, Severity
-from specbench.doctor.wiring import FAULT_Z, LEAST_REQUESTS, Verdict, paired_gain
+from specbench.doctor.findings import FAULT_Z, Fact, Finding, Severity
+from specbench.doctor.wiring import BUDGET, LEAST_REQUESTS, Verdict, paired_gain
 from specbench.doctor.wiring import probe_wiring as probe
 from specbench.doctor.wiring_candidates import Bounds
-from specbench.doctor.wiring_finding import finding_of
-from specbench.doctor.wiring_served import Served, compare_served
+from specbench.doctor.wiring_engine import engine_findings
+from specbench.doctor.wiring_finding import findings_of
+from specbench.doctor.wiring_served import PREFILL_CHUNK, Served, compare_served
+from specbench.doctor.wiring_template import bos_finding, probe_templates, template_finding
 from specbench.engine.engine import Engine
 from specbench.engine.pair import ModelPair
 from specbench.engine.probe_capture import Capture, capture
 from specbench.engine.probe_draft import ProbeDraft
 from specbench.engine.probe_text import greedy_texts
 from specbench.engine.wiring import Tap
-from specbench.errors import ConfigError
+from specbench.errors import ConfigError, RequestError
 from specbench.request import Request
 
 CONFIG = EngineConfig(dtype="float32", kernels="torch")
 STEPS = 3
-NAMED = 0.98
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,10 +51,23 @@ class Loaded:
     draft: ProbeDraft
     captured: Capture
     bounds: Bounds
+    requests: tuple[Request, ...] = ()
 
 
-def load(subject: Subject, requests: tuple[Request, ...]) -> Loaded:
+def load(
+    subject: Subject,
+    requests: tuple[Request, ...],
+    *,
+    captured: Capture | None = None,
+    share_embedding: bool = False,
+) -> Loaded:
     """Load the pair and capture every layer on the target's own greedy text.
+
+    Args:
+        subject: the pair's files.
+        requests: prompts.
+        captured: every stream of the same target's text, when it was captured before.
+        share_embedding: the engine takes the target's embedding even if the draft has its own.
 
     Raises:
         CheckpointError: the strict reader refuses the pair.
@@ -61,23 +76,34 @@ def load(subject: Subject, requests: tuple[Request, ...]) -> Loaded:
     """
     target, folder = subject.target.path, subject.draft.path
     flags = {"capture_ids": subject.given, "capture_default": subject.as_default}
-    pair = ModelPair.load(target, folder, CONFIG, **flags)  # type: ignore[arg-type]  # two kinds
-    draft = ProbeDraft.load(pair, folder, **flags)  # type: ignore[arg-type]  # two kinds
-    texts = greedy_texts(pair, requests, past=STEPS + 1)
-    captured = capture(pair, texts, vocab_ids=draft.target_ids(), taps=tuple(Tap))
+    config = replace(CONFIG, force_share_embed=share_embedding, d2t=subject.d2t)
+    pair = ModelPair.load(target, folder, config, **flags)  # type: ignore[arg-type]  # two kinds
+    draft = ProbeDraft.load(pair, folder, d2t=subject.d2t, **flags)
+    if captured is None:
+        texts = greedy_texts(pair, requests, past=STEPS + 1)
+        captured = capture(pair, texts, vocab_ids=draft.target_ids(), taps=tuple(Tap))
     taps = tuple(dict.fromkeys(tap for tap, _ in captured.features))
     bounds = Bounds(
         layers=pair.target_spec.n_layers,
         taps=taps,
         target_theta=pair.target_spec.rope.theta,
+        target_scaling=pair.target_spec.rope.scaling,
         own_embedding=draft.has_own_embedding,
         mapped=draft.spec.draft_vocab < draft.spec.vocab,
     )
-    return Loaded(pair=pair, draft=draft, captured=captured, bounds=bounds)
+    return Loaded(pair=pair, draft=draft, captured=captured, bounds=bounds, requests=requests)
 
 
 def probe_pair(
-    subject: Subject, loaded: Loaded, *, proposed: tuple[int, ...] | None = None, serve: bool = True
+    subject: Subject,
+    loaded: Loaded,
+    *,
+    proposed: tuple[int, ...] | None = None,
+    serve: bool = True,
+    templates: bool = True,
+    budget: int = BUDGET,
+    verdict: Verdict | None = None,
+    change: Callable[[Engine], None] | None = None,
 ) -> Probed:
     """Score claim against candidates, then hold the engine's own steps against the claim.
 
@@ -86,38 +112,69 @@ def probe_pair(
         loaded: the same pair with its text.
         proposed: physical layers that somebody suggests instead, scored beside the claim.
         serve: whether to run the engine, too.
+        templates: whether to form the prompts in other ways, too.
+        budget: most choices of layers to score.
+        verdict: of the same pair and text, when it was probed before.
+        change: called on the engine that serves, once it is configured.
     """
-    verdict = probe(loaded.draft, loaded.captured, loaded.bounds)
+    verdict = verdict or probe(loaded.draft, loaded.captured, loaded.bounds, budget=budget)
     found: list[Finding] = []
     confirmed: list[str] = []
     if verdict.winner is None:
         confirmed.append(_confirmed(verdict))
     else:
-        found.append(_verdict(subject, loaded, verdict))
+        found += _verdict(subject, loaded, verdict)
+    found += _of_text(subject, loaded, verdict, templates)
     if proposed is not None:
         found.append(_proposal(loaded, proposed))
     served = None
     if serve:
-        engine = Engine(loaded.pair, replace(CONFIG, max_batch_size=1, max_len=_longest(loaded)))
-        engine.configure(SpecConfig.chain(STEPS), 1)
-        served = compare_served(engine, loaded.draft, loaded.captured, loaded.bounds)
-        found += engine_findings(served)
-        if served.agrees:
-            confirmed.append(
-                f"The engine makes the steps that the files imply ({100 * served.agreement:.1f} % "
-                f"of {served.steps} steps; accept length {served.accept_length:.2f} at "
-                f"num_steps {STEPS})."
-            )
+        try:
+            served = _serve(loaded, change)
+        except RequestError as error:  # what was probed stays known
+            confirmed.append(f"The engine was not run on these texts: {error}")
+    if served is not None:
+        found += engine_findings(served, loaded.draft.claimed)
+    if served is not None and served.agrees:
+        confirmed.append(
+            f"The engine makes the steps that the files imply ({100 * served.agreement:.1f} % of "
+            f"{served.steps} steps; accept length {served.accept_length:.2f} at num_steps {STEPS})."
+        )
     return Probed(findings=tuple(found), confirmed=tuple(confirmed), verdict=verdict, served=served)
 
 
-def _verdict(subject: Subject, loaded: Loaded, verdict: Verdict) -> Finding:
+def _serve(loaded: Loaded, change: Callable[[Engine], None] | None) -> Served:
+    """The engine's own steps on the same texts, one request at a time.
+
+    Raises:
+        RequestError: a text goes beyond the draft's positions.
+    """
+    longest = max(len(sample.tokens) for sample in loaded.captured.samples) + STEPS + 1
+    config = replace(CONFIG, max_batch_size=1, max_len=longest, prefill_chunk=PREFILL_CHUNK)
+    engine = Engine(loaded.pair, config)
+    engine.configure(SpecConfig.chain(STEPS), 1)
+    if change is not None:
+        change(engine)
+    return compare_served(engine, loaded.draft, loaded.captured, loaded.bounds)
+
+
+def _of_text(subject: Subject, loaded: Loaded, verdict: Verdict, templates: bool) -> list[Finding]:
+    """What the text tells: tokens out of vocabulary, doubled start tokens, other templates."""
+    found = [
+        coverage_finding(loaded.draft, loaded.captured, verdict.claimed.first),
+        bos_finding(loaded.captured, subject.target.integer("bos_token_id")),
+    ]
+    if templates:
+        variants = probe_templates(
+            loaded.pair, loaded.draft, subject.draft.path, loaded.requests, loaded.captured
+        )
+        found.append(template_finding(variants, len(loaded.requests)))
+    return [finding for finding in found if finding is not None]
+
+
+def _verdict(subject: Subject, loaded: Loaded, verdict: Verdict) -> tuple[Finding, ...]:
     ids = next((w.ids for w in written_ids(subject.draft.whole)), ())
-    return finding_of(verdict, layers=loaded.bounds.layers, arch=subject.arch, ids=ids)
-
-
-def _longest(loaded: Loaded) -> int:
-    return max(len(sample.tokens) for sample in loaded.captured.samples) + STEPS + 1
+    return findings_of(verdict, layers=loaded.bounds.layers, arch=subject.arch, ids=ids)
 
 
 def _confirmed(verdict: Verdict) -> str:
@@ -159,42 +216,4 @@ def _proposal(loaded: Loaded, proposed: tuple[int, ...]) -> Finding:
         remedy="Keep the claimed layers." if gain <= 0 else "See the wiring findings.",
         figures={"gain": gain, "error": error},
         score=0.9,
-    )
-
-
-def engine_findings(served: Served) -> Iterator[Finding]:
-    """The engine's steps against those of the files: one finding when they differ."""
-    if served.agrees:
-        return
-    best, share = served.alternatives[0] if served.alternatives else (None, 0.0)
-    named = best is not None and share >= NAMED
-    wire, told = (best.wire, best.name) if best is not None and named else ("other", "no known one")
-    rows = tuple(
-        Fact(
-            text=f"{row.rows} rows, layers {list(row.layers)}, {100 * row.wrong_tokens:.1f} % "
-            "with another token than the text's next",
-            where=f"fed to the draft in {row.phase}",
-        )
-        for row in served.rows
-    )
-    yield Finding(
-        code=f"engine.{wire}",
-        severity=Severity.ERROR,
-        title=f"The engine does not run what the files claim; its steps fit: {told}",
-        evidence=(
-            Fact(
-                text=f"{100 * served.agreement:.1f} % of {served.steps} steps as claimed; first "
-                f"steps {100 * served.first:.1f} %, later {100 * served.later:.1f} %",
-                where="engine against probe",
-            ),
-            *rows,
-        ),
-        remedy="The draft's files are right; look at the engine's path for this wire.",
-        figures={
-            "agreement": served.agreement,
-            "fit": share,
-            "accept_length": served.accept_length,
-            "expected_accept_length": served.expected_accept_length,
-        },
-        score=0.95 if named else 0.8,
     )

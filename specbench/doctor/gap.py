@@ -55,6 +55,9 @@ class Measured:
     ``restricted`` and ``full`` are offline accuracies on the target's own greedy text, within the
     draft's vocabulary and over all tokens; ``template`` is ``full`` with the training template.
     ``unknown`` is the share of tokens outside the map, ``engine`` the served first position.
+    ``off_policy`` is the accuracy by the framework's own definition on training data under the
+    training template, ``at_steps`` the offline accuracy where steps begin: after a token that a
+    draft got wrong, mostly, so lower than over all positions.
     """
 
     restricted: float | None = None
@@ -62,6 +65,8 @@ class Measured:
     template: float | None = None
     unknown: float | None = None
     engine: float | None = None
+    off_policy: float | None = None
+    at_steps: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,13 +144,18 @@ def split_gap(
     if first is None and served is not None:
         first = constant_share(served, num_steps)
     total = None if first is None else accuracies[0] - first
-    terms = [*_definition(framework, measured), _text(accuracies[0], framework, measured)]
-    terms.append(_template(measured))
+    terms = [
+        *_definition(framework, measured),
+        _text(framework, measured),
+        _template(measured),
+        *_serving(measured),
+    ]
     known = sum(term.points or 0.0 for term in terms)
     rest = None if total is None else total - known
     missing = [term.name for term in terms if term.points is None]
-    why = f"holds what is not measured: {', '.join(missing)}" if missing else "engine or noise"
-    terms.append(Term(name="unexplained", points=rest, why=why))
+    why = f"holds what is not measured: {', '.join(missing)}" if missing else ""
+    side = _training_side(accuracies[0], framework, measured)
+    terms.append(Term(name="unexplained", points=rest, why="; ".join(w for w in (why, side) if w)))
     return Gap(implied=implied, served=served, total=total, terms=tuple(terms))
 
 
@@ -199,17 +209,49 @@ def _definition(framework: Framework, measured: Measured) -> list[Term]:
     ]
 
 
-def _text(accuracy: float, framework: Framework, measured: Measured) -> Term:
-    name = "off-policy text"
+def _own(framework: Framework, measured: Measured) -> float | None:
+    """By the framework's definition, on the target's own text under the training template."""
     own = measured.restricted if framework.ignores_unknown else measured.full
-    if own is None:
-        return Term(name=name, points=None, why="needs a probe on the target's own text")
-    best = own
-    if measured.template is not None and measured.full is not None:
-        best = own + measured.template - measured.full
-    return Term(
-        name=name, points=accuracy - best, why="training data against the target's own text"
+    if own is not None and measured.template is not None and measured.full is not None:
+        return own + measured.template - measured.full
+    return own
+
+
+def _text(framework: Framework, measured: Measured) -> Term:
+    own, points = _own(framework, measured), None
+    why = "needs a probe on the target's own text and one on training data (--train-data)"
+    if own is not None and measured.off_policy is not None:
+        points, why = measured.off_policy - own, "training replies against the target's own"
+    return Term(name="off-policy text", points=points, why=why)
+
+
+def _training_side(accuracy: float, framework: Framework, measured: Measured) -> str:
+    """How much of the rest lies between the training's figure and a probe by its definition."""
+    if measured.off_policy is not None:
+        apart, where = accuracy - measured.off_policy, "the same data scored here"
+    else:
+        own = _own(framework, measured)
+        if own is None:
+            return ""
+        apart, where = accuracy - own, "the target's own text scored here"
+    return (
+        f"{100 * apart:+.1f} of it between the training's figure and {where}: near-duplicates of "
+        "training in validation, a verifier without its norm (F17), other text"
     )
+
+
+def _serving(measured: Measured) -> list[Term]:
+    """From all positions to those where steps begin, and from there to the engine."""
+    full, steps, engine = measured.full, measured.at_steps, measured.engine
+    begins = Term(name="step starts", points=None, why="needs a probe of where steps begin")
+    if full is not None and steps is not None:
+        why = "steps begin where a draft failed: harder than the average position, and no fault"
+        begins = Term(name="step starts", points=full - steps, why=why)
+    served = Term(name="engine", points=None, why="needs a probe and a served first position")
+    if steps is not None and engine is not None:
+        why = "should be 0: offline and engine on the same text"
+        served = Term(name="engine", points=steps - engine, why=why)
+    return [begins, served]
 
 
 def _template(measured: Measured) -> Term:
@@ -234,12 +276,20 @@ def gap_finding(gap: Gap, framework: Framework, accuracies: Sequence[float]) -> 
             Fact(text=framework.source, where="definition"),
             *(Fact(text=_told(term), where=term.name) for term in gap.terms),
         ),
-        remedy="specbench doctor with --target and --draft scores the wiring and measures the rest."
-        if large or rest is None
-        else "",
+        remedy=_remedy(gap) if large or rest is None else "",
         figures=figures,
         score=0.6,
     )
+
+
+def _remedy(gap: Gap) -> str:
+    missing = [term.name for term in gap.terms[:-1] if term.points is None]
+    if missing:
+        return (
+            f"Not measured: {', '.join(missing)}. --target and --draft measure what a pair can "
+            "tell, --train-data and --train-template the rest."
+        )
+    return "specbench doctor with the same pair scores the wiring and the engine."
 
 
 def _told(term: Term) -> str:

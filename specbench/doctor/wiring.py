@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from specbench.doctor.wiring_candidates import Bounds, Change, Slots, search_slots, single_changes
+from specbench.doctor.findings import FAULT_Z
+from specbench.doctor.wiring_candidates import Bounds, Change, single_changes
+from specbench.doctor.wiring_search import best_layers
 from specbench.engine.probe_capture import Capture
 from specbench.engine.probe_draft import ProbeDraft
 from specbench.engine.probe_scores import Scores
@@ -23,7 +25,6 @@ from specbench.errors import WorkloadError
 
 STEPS = 2
 LEAST_REQUESTS = 12
-FAULT_Z = 3.0
 BUDGET = 200
 MOST_ROUNDS = 3
 
@@ -45,6 +46,11 @@ class Candidate:
     def better(self) -> bool:
         """It beats the base by more than three standard errors."""
         return self.z is not None and self.z > FAULT_Z
+
+    @property
+    def most(self) -> float:
+        """The largest gain over the base that three standard errors leave possible."""
+        return self.gain + FAULT_Z * self.error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,18 +74,34 @@ class Verdict:
     unknown_share: float
 
     @property
+    def open(self) -> tuple[Candidate, ...]:
+        """Candidates that are not told apart from the claim, by what they could gain: neither
+        surely better nor surely worse. One whose every guess is the claim's gains nothing."""
+        left = [c for c in self.ranked if c.most > 0 and not c.better]
+        return tuple(sorted(left, key=lambda c: (-c.most, c.change.name)))
+
+    @property
     def unseen(self) -> str:
-        """What a corpus of this size could not have shown."""
-        error = max((c.error for c in self.ranked), default=0.0)
-        few = (
-            f" Under {LEAST_REQUESTS} requests no fault is declared."
-            if self.requests < LEAST_REQUESTS
-            else ""
-        )
+        """What a corpus of this size could not have shown.
+
+        The standard error of a difference is that of the positions where two wirings guess
+        otherwise, so every candidate has its own: one close to the claim is measured finely.
+        """
+        told = f"{self.positions} positions of {self.requests} requests: "
+        if self.requests < LEAST_REQUESTS:
+            told += f"under {LEAST_REQUESTS} requests no fault is declared. "
+        left, total = self.open, len(self.ranked)
+        if left:
+            told += (
+                f"{total - len(left)} of {total} candidates are told apart by three standard "
+                f"errors; the claim could lose at most {100 * left[0].most:.1f} points to one of "
+                f"the others ({left[0].change.name}). "
+            )
+        else:
+            told += f"all {total} candidates are told apart by three standard errors. "
         return (
-            f"{self.positions} positions of {self.requests} requests: differences under about "
-            f"{100 * FAULT_Z * error:.1f} points and faults beyond position {self.longest} "
-            f"cannot be seen.{few}"
+            f"{told}Faults beyond position {self.longest}, and those that no candidate is, cannot "
+            "be seen."
         )
 
 
@@ -101,7 +123,7 @@ def probe_wiring(
     judge = _Judge(draft, capture)
     claimed = judge.candidate(base, base.wiring)
     changes = single_changes(base.wiring, bounds)
-    found, searched = _searched(judge, base.wiring, bounds, budget)
+    found, searched = best_layers(draft, capture, base.wiring, bounds, budget, judge.first)
     known = {change.wiring for change in changes}
     changes += [change for change in found if change.wiring not in known]
     ranked = sorted(
@@ -128,19 +150,6 @@ def probe_wiring(
         searched=searched,
         unknown_share=float((scores.rank[:, 0] < 0).mean()),
     )
-
-
-def _searched(judge: _Judge, base: Wiring, bounds: Bounds, budget: int) -> tuple[list[Change], int]:
-    """The best choice of layers of the whole search, as a change unless it is the claim."""
-
-    def score(slots: Slots) -> float:
-        return judge.first(replace(base, slots=slots))
-
-    best, count = search_slots(score, base.slots, bounds.layers, budget)
-    if best == base.slots:
-        return [], count
-    wiring = replace(base, slots=best)
-    return [Change(wire="slots", name=f"layers {list(best)}", wiring=wiring)], count
 
 
 def _repairs(

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from specbench.engine.wiring import Tap, Wiring
+from specbench.modelspec import RopeScaling
 
 Slots = tuple[int, ...]
 COMMON_THETAS = (10_000.0, 500_000.0, 1_000_000.0)
@@ -25,14 +26,15 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """What can be varied: n layers, taps that were captured, the target's theta, and whether the
-    draft ships an embedding and a vocabulary map."""
+    """What can be varied: n layers, taps that were captured, the target's theta and scaling of
+    rotations, and whether the draft ships an embedding and a vocabulary map."""
 
     layers: int
     taps: tuple[Tap, ...]
     target_theta: float
     own_embedding: bool
     mapped: bool
+    target_scaling: RopeScaling | None = None
 
 
 def single_changes(base: Wiring, bounds: Bounds) -> list[Change]:
@@ -95,6 +97,9 @@ def _rotations(base: Wiring, bounds: Bounds) -> Iterator[Change]:
     for scale in (1.0, *LINEAR_SCALES):
         name = f"positions divided by {scale:g}"
         yield Change(wire="scale", name=name, wiring=replace(base, scale=scale))
+    for scaling in (None, bounds.target_scaling):
+        name = "rotations as they are" if scaling is None else f"rotations {scaling}"
+        yield Change(wire="scaling", name=name, wiring=replace(base, scaling=scaling))
 
 
 def search_slots(

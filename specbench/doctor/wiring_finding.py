@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from specbench.checkpoint.conventions import IdRow, table
-from specbench.doctor.findings import Fact, Figure, Finding, Severity
+from specbench.doctor.findings import Fact, Figure, Finding, Severity, evidence_score
 from specbench.doctor.wiring import Candidate, Verdict
 
 _CODES = ("sglang", "vllm")
+MOST_OTHERS = 2
 _WHERE = "probe on the target's own greedy text"
 
 
-def finding_of(
+def findings_of(
     verdict: Verdict, *, layers: int, arch: str = "", ids: Sequence[int] = ()
-) -> Finding:
-    """A verdict in the doctor's terms: an error when a fault is declared, else a note.
+) -> tuple[Finding, ...]:
+    """A verdict in the doctor's terms: an error for each wire to repair, else one note.
+
+    Each score says which part of the gain of all repairs together its repair makes, and how sure
+    that is. What gains on the claim as well but is not part of the repair is a warning.
 
     Args:
         verdict: of ``probe_wiring``.
@@ -24,10 +29,18 @@ def finding_of(
         ids: layer ids as written in the draft's config; empty when it has none.
     """
     if verdict.winner is None:
-        return _clean(verdict)
-    winner, claimed = verdict.winner, verdict.claimed
+        return (_clean(verdict),)
+    first = _first(verdict, verdict.winner, layers, arch, ids)
+    more = [_further(verdict, verdict.winner, r) for r in verdict.repairs[1:]]
+    return (first, *more, *_others(verdict, verdict.winner))
+
+
+def _first(
+    verdict: Verdict, winner: Candidate, layers: int, arch: str, ids: Sequence[int]
+) -> Finding:
+    """The repair that gains most, with all that must be changed."""
+    claimed, repair = verdict.claimed, verdict.repairs[0]
     moved = winner.change.wiring.slots != claimed.change.wiring.slots
-    physical = winner.change.wiring.slots
     facts = [_accuracy("The claim", claimed), _accuracy(winner.change.name, winner), _gain(winner)]
     facts += [
         Fact(text=f"One repair: {r.change.name}, {_points(r)}.", where=_WHERE)
@@ -36,17 +49,69 @@ def finding_of(
     ]
     facts.append(Fact(text=verdict.unseen, where=_WHERE))
     if moved and ids:
-        facts.append(_readers(ids, physical, layers, arch))
+        facts.append(_readers(ids, winner.change.wiring.slots, layers, arch))
     return Finding(
-        code=f"wiring.{winner.change.wire}",
+        code=f"wiring.{repair.change.wire}",
         severity=Severity.ERROR,
         title=f"The draft guesses better with {winner.change.name} than as its files claim.",
         evidence=tuple(facts),
         remedy=_remedy(verdict, winner, layers, arch, moved),
-        figures=_figures(verdict, winner),
+        figures=_figures(verdict, winner) | {"explained": _part(repair, winner)},
         claims=f"physical layers {list(claimed.change.wiring.slots)}",
-        score=min(1.0, max(0.5, 0.5 + winner.gain)),
+        score=_score(repair, winner),
     )
+
+
+def _further(verdict: Verdict, winner: Candidate, repair: Candidate) -> Finding:
+    return Finding(
+        code=f"wiring.{repair.change.wire}",
+        severity=Severity.ERROR,
+        title=f"A second wire: {repair.change.name} gains on top, {_points(repair)}.",
+        evidence=(_accuracy("With it", repair), Fact(text=verdict.unseen, where=_WHERE)),
+        remedy=f"See wiring.{verdict.repairs[0].change.wire}, which lists all changes.",
+        figures={
+            "gain": repair.gain,
+            "standard_error": repair.error,
+            "explained": _part(repair, winner),
+        },
+        score=_score(repair, winner),
+    )
+
+
+def _others(verdict: Verdict, winner: Candidate) -> list[Finding]:
+    """The best of every other wire that beats the claim, and is no part of the repair."""
+    taken = {r.change.wire for r in verdict.repairs}
+    found: list[Finding] = []
+    for c in sorted((c for c in verdict.ranked if c.better), key=lambda c: -c.gain):
+        if c.change.wire in taken or len(found) == MOST_OTHERS:
+            continue
+        taken.add(c.change.wire)
+        found.append(
+            Finding(
+                code=f"wiring.{c.change.wire}",
+                severity=Severity.WARNING,
+                title=f"Better than the claim, too, but less so: {c.change.name}, {_points(c)}.",
+                evidence=(_accuracy(c.change.name, c), _accuracy(winner.change.name, winner)),
+                remedy="Repair the wire that gains most first, and look again.",
+                figures={
+                    "gain": c.gain,
+                    "standard_error": c.error,
+                    "explained": _part(c, winner),
+                },
+                score=_score(c, winner),
+            )
+        )
+    return found
+
+
+def _part(repair: Candidate, winner: Candidate) -> float:
+    """The part of what all repairs gain that this one does."""
+    return repair.gain / winner.gain if winner.gain > 0 else 0.0
+
+
+def _score(repair: Candidate, winner: Candidate) -> float:
+    z = math.inf if repair.z is None else repair.z
+    return evidence_score(_part(repair, winner), z)
 
 
 def _clean(verdict: Verdict) -> Finding:

@@ -12,12 +12,13 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+import specbench.engine.faults_capture as cap
 from specbench.checkpoint.draft_names import by_canonical
 from specbench.checkpoint.folder import open_folder
-from specbench.engine.batch import Batch
 from specbench.engine.draft import Eagle3Drafter
 from specbench.engine.engine import Engine
 from specbench.engine.faults_drafters import (
+    CachedBorder,
     ChunkBorder,
     DecodeShift,
     LateFeatures,
@@ -27,19 +28,16 @@ from specbench.engine.faults_drafters import (
     UnshiftedTokens,
     WrongRow,
 )
-from specbench.engine.models.base import Features, RowKind, Span
-from specbench.engine.models.decoder import DecoderTarget
+from specbench.engine.graphs import GraphMode
+from specbench.engine.models.base import RowKind
 from specbench.engine.models.eagle3 import Eagle3Draft
 from specbench.engine.models.layers import Rope
-from specbench.engine.models.llama import LlamaTarget
 from specbench.engine.models.weights import load_tensors
 from specbench.engine.probe_capture import norm_weights, rms_norm
-from specbench.engine.runner import Scores, TargetRunner
-from specbench.engine.tree import Tree
 from specbench.errors import ConfigError
 from specbench.modelspec import DraftSpec, RopeSpec
 
-Slots = tuple[int, ...]
+SHORT_TABLE = 64
 
 
 def inject(engine: Engine, name: str) -> None:
@@ -53,83 +51,6 @@ def inject(engine: Engine, name: str) -> None:
     if engine.spec.is_baseline:
         raise ConfigError(f"fault {name!r} needs an engine that drafts.")
     FAULTS[name](engine)
-
-
-class _WrongCapture:
-    """A target that hands out other layers than asked: ``slots`` after a prefill, ``verify`` after
-    a verify; ``spoil`` may change a row of features [rows, A·H] in place."""
-
-    def __init__(
-        self,
-        target: LlamaTarget | DecoderTarget,
-        prefill: Slots,
-        verify: Slots,
-        spoil: Callable[[Tensor, Tensor], None] | None = None,
-    ) -> None:
-        self._target, self._slots, self._spoil = target, {False: prefill, True: verify}, spoil
-        self.capture = target.capture
-        self.verifying = False
-
-    @property
-    def windowed(self) -> bool:
-        """As the target."""
-        return self._target.windowed
-
-    def new_features(self, rows: int) -> Features | None:
-        """The right room."""
-        return self._target.new_features(rows)
-
-    def forward(self, tokens: Tensor, span: Span, batch: int, features: Features | None) -> Tensor:
-        """The right forward, with the wrong streams handed out."""
-        layers, width = range(self._target.spec.n_layers + 1), self._target.spec.shape.hidden
-        whole = self._target.embedding.new_zeros(tokens.shape[0], len(layers) * width)
-        parts = {k: whole[:, k * width : (k + 1) * width] for k in layers}
-        hidden = self._target.forward(tokens, span, batch, Features(whole, parts))
-        if features is not None:
-            slots = self._slots[self.verifying]
-            features.tensor.copy_(torch.cat([parts[k] for k in slots], -1))
-            if self._spoil is not None:
-                self._spoil(features.tensor, hidden)
-        return hidden
-
-    def logits(self, hidden: Tensor) -> Tensor:
-        """The target's scores."""
-        return self._target.logits(hidden)
-
-
-class _MarkedRunner(TargetRunner):
-    """A runner that tells a wrong target which phase it is in."""
-
-    wrong: _WrongCapture
-
-    def verify(self, batch: Batch, tree: Tree) -> Scores:
-        """One forward over all trees, with the target told that it is a verify."""
-        self.wrong.verifying = True
-        scores = super().verify(batch, tree)
-        self.wrong.verifying = False
-        return scores
-
-
-def _capture(
-    engine: Engine,
-    prefill: Slots,
-    verify: Slots | None = None,
-    spoil: Callable[[Tensor, Tensor], None] | None = None,
-) -> None:
-    wrong = _WrongCapture(engine.pair.target, prefill, verify or prefill, spoil)
-    memory = engine.memory
-    runner = _MarkedRunner(wrong, memory.target, memory.target_rope, engine.spec, engine.graphs)
-    runner.wrong = wrong
-    engine.runner = runner
-
-
-def _shifted(engine: Engine, by: int) -> Slots:
-    return tuple(k + by for k in engine.pair.target.capture)
-
-
-def _default(engine: Engine) -> Slots:
-    n = engine.pair.target_spec.n_layers
-    return 2, n // 2, n - 3
 
 
 def _drafter(
@@ -211,7 +132,7 @@ def _fc_skipped(engine: Engine) -> None:
         draft.__class__ = _SkippedFc
 
     _changed_draft(engine, change)
-    _capture(engine, engine.pair.target.capture, spoil=fall_back)
+    cap.spoilt(engine, fall_back)
 
 
 def _theta(engine: Engine, theta: float, scale: float = 1.0) -> None:
@@ -245,52 +166,76 @@ def _no_compaction(engine: Engine) -> None:
     engine.memory.target.keep = lambda lane, start, path: None  # type: ignore[method-assign]
 
 
-def _alias(engine: Engine) -> None:
-    last = max(engine.pair.target.capture)
-    _capture(engine, (last,) * len(engine.pair.target.capture))
+def _random_weights(engine: Engine) -> None:
+    """The loader found no weights for the attention's output and left it as it was made (F51)."""
+    pair = engine.pair
+    assert pair.draft is not None
+    stored = load_tensors(open_folder(pair.inputs["path:draft"]), pair.dtype, pair.device)
+    tensors = dict(by_canonical(stored))
+    name = "midlayer.self_attn.o_proj.weight"
+    made = torch.randn(tensors[name].shape, generator=torch.Generator().manual_seed(0))
+    tensors[name] = (made * tensors[name].std().cpu()).to(tensors[name])
+    _drafter(engine, model=Eagle3Draft(pair.draft.spec, tensors, pair.target.embedding))
 
 
-def _scaled(tensor: Tensor, hidden: Tensor) -> None:
-    """A partial sum of one of two ranks (F34): half of each stream."""
-    tensor.mul_(0.5)
+def _short_table(engine: Engine) -> None:
+    """The rotation table ends early; positions beyond read its last entry (F21)."""
+    draft, memory = engine.pair.draft, engine.memory
+    assert draft is not None
+    assert memory.draft is not None
+    rope = Rope(
+        draft.spec.rope, draft.spec.shape.head_dim, memory.draft.capacity, draft.dtype, draft.device
+    )
+    rope.keys[SHORT_TABLE:] = rope.keys[SHORT_TABLE - 1]
+    rope.queries[SHORT_TABLE:] = rope.queries[SHORT_TABLE - 1]
+    _drafter(engine, rope=rope)
 
 
-def _half_range(tensor: Tensor, hidden: Tensor) -> None:
-    """A narrow dtype clips the stream (F45)."""
-    tensor.clamp_(-1.0, 1.0)
+def _replayed(fault: Callable[[Engine], None]) -> Callable[[Engine], None]:
+    """A fault that was fixed when graphs were captured: eager runs are right."""
 
+    def switch(engine: Engine) -> None:
+        if engine.graph_mode is not GraphMode.EAGER:
+            fault(engine)
 
-def _lost_stages(tensor: Tensor, hidden: Tensor) -> None:
-    """Only the last pipeline stage captures (F37): the other chunks are zero."""
-    width = hidden.shape[-1]
-    tensor[:, :-width].zero_()
+    return switch
 
 
 FAULTS: dict[str, Callable[[Engine], None]] = {
-    "capture_plus_one": lambda e: _capture(e, _shifted(e, 1)),
-    "capture_minus_one": lambda e: _capture(e, _shifted(e, -1)),
-    "capture_default": lambda e: _capture(e, _default(e)),
-    "capture_embedding": lambda e: _capture(e, (0, *e.pair.target.capture[1:])),
-    "capture_reversed": lambda e: _capture(e, e.pair.target.capture[::-1]),
-    "capture_aliased": _alias,
-    "graph_default": lambda e: _capture(e, e.pair.target.capture, _default(e)),
-    "partial_sum": lambda e: _capture(e, e.pair.target.capture, spoil=_scaled),
-    "clipped_features": lambda e: _capture(e, e.pair.target.capture, spoil=_half_range),
-    "lost_stages": lambda e: _capture(e, e.pair.target.capture, spoil=_lost_stages),
+    "capture_plus_one": lambda e: cap.capture(e, cap.shifted(e, 1)),
+    "capture_minus_one": lambda e: cap.capture(e, cap.shifted(e, -1)),
+    "capture_default": lambda e: cap.capture(e, cap.default(e)),
+    "capture_embedding": lambda e: cap.capture(e, (0, *e.pair.target.capture[1:])),
+    "capture_reversed": lambda e: cap.capture(e, e.pair.target.capture[::-1]),
+    "capture_aliased": cap.alias,
+    "capture_normed": cap.normed,
+    "graph_default": lambda e: cap.capture(e, e.pair.target.capture, cap.default(e)),
+    "graph_default_replayed": _replayed(
+        lambda e: cap.capture(e, e.pair.target.capture, cap.default(e))
+    ),
+    "partial_sum": lambda e: cap.spoilt(e, cap.scaled),
+    "clipped_features": lambda e: cap.spoilt(e, cap.clipped),
+    "lost_features": lambda e: cap.spoilt(e, cap.lost),
+    "lost_stages": lambda e: cap.spoilt(e, cap.lost_stages),
+    "swapped_lanes": cap.swapped_lanes,
     "norm_output": _norm_output,
     "norm_before_residual": _norm_before_residual,
     "fc_skipped": _fc_skipped,
+    "random_weights": _random_weights,
     "direct_map": _direct_map,
     "zero_map": _zero_map,
     "theta": lambda e: _theta(e, 1e6),
     "rope_scale": lambda e: _theta(e, e.pair.draft.spec.rope.theta if e.pair.draft else 1e4, 4.0),
+    "short_table": _short_table,
     "decode_shift": lambda e: _drafter(e, DecodeShift),
     "no_extend": lambda e: _drafter(e, NoExtend),
     "wrong_row": lambda e: _drafter(e, WrongRow),
     "stale_features": lambda e: _drafter(e, StaleFeatures),
+    "stale_replayed": _replayed(lambda e: _drafter(e, StaleFeatures)),
     "late_features": lambda e: _drafter(e, LateFeatures),
     "unshifted_tokens": lambda e: _drafter(e, UnshiftedTokens),
     "chunk_border": lambda e: _drafter(e, ChunkBorder),
+    "cached_border": lambda e: _drafter(e, CachedBorder),
     "siblings_seen": lambda e: _drafter(e, SiblingsSeen),
     "no_compaction": _no_compaction,
 }

@@ -58,15 +58,16 @@ class WrongRow(Eagle3Drafter):
 
 
 class StaleFeatures(Eagle3Drafter):
-    """The extend reads the features of the verify before (F10)."""
+    """The extend reads the features of the verify before (F10): the buffer keeps its old values."""
 
     _old: Tensor | None = None
 
     def extend(self, batch: Batch, features: Tensor, verdicts: Sequence[Verdict]) -> None:
         """See the class."""
         old, self._old = self._old, features.clone()
-        usable = old is not None and old.shape == features.shape
-        super().extend(batch, old if usable and old is not None else features, verdicts)
+        if old is not None and old.shape == features.shape:
+            features.copy_(old)
+        super().extend(batch, features, verdicts)
 
 
 class LateFeatures(Eagle3Drafter):
@@ -105,6 +106,27 @@ class ChunkBorder(Eagle3Drafter):
         """See the class."""
         fed = list(tokens) if last else [*tokens[:-1], tokens[0]]
         super().prefill(lane, start, fed, features, last=last)
+
+
+class CachedBorder(Eagle3Drafter):
+    """The row at the end of a reused prefix keeps the token that followed it then (F25)."""
+
+    def prefill(
+        self, lane: int, start: int, tokens: Sequence[int], features: Tensor, *, last: bool
+    ) -> None:
+        """See the class."""
+        fresh = start == 0 or start == self._end.get(lane)
+        self._end[lane] = start + len(tokens)
+        if fresh or len(tokens) == 1:
+            super().prefill(lane, start, tokens, features, last=last)
+        else:
+            super().prefill(lane, start + 1, tokens[1:], features[1:], last=last)
+
+    @property
+    def _end(self) -> dict[int, int]:
+        """Where the last chunk of each lane ended: a chunk elsewhere follows a reused prefix."""
+        ends: dict[int, int] = self.__dict__.setdefault("ends", {})
+        return ends
 
 
 class SiblingsSeen(Eagle3Drafter):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import reprlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -88,8 +89,27 @@ class TextCodec:
         except (TypeError, UnicodeError) as error:  # half a surrogate pair is no character
             raise RequestError(f"the prompt is no text: {error}.") from error
 
-    def render(self, messages: Iterable[Message]) -> str:
+    def encode(self, text: str) -> tuple[int, ...]:
+        """Ids of rendered text, with nothing added."""
+        return tuple(self._encode(text, special=False))
+
+    def with_template(self, folder: Path) -> TextCodec:
+        """The same tokenizer with the chat template of another folder.
+
+        Raises:
+            CheckpointError: the folder has none, or it does not compile.
+        """
+        source = read_json(folder / "tokenizer_config.json").get("chat_template")
+        if not isinstance(source, str):
+            raise CheckpointError(f"{folder} has no chat template.")
+        other = copy.copy(self)
+        other._template = _compile(source, folder)
+        return other
+
+    def render(self, messages: Iterable[Message], *, opened: bool = True) -> str:
         """The chat template filled with ``messages``, ready for the reply.
+
+        ``opened`` False leaves out what opens the reply.
 
         Raises:
             RequestError: the target has no chat template, or it refuses these messages.
@@ -101,7 +121,7 @@ class TextCodec:
         plain = [{"role": m.role, "content": m.content} for m in messages]
         try:
             return self._template.render(
-                messages=plain, add_generation_prompt=True, tools=None, **self._special
+                messages=plain, add_generation_prompt=opened, tools=None, **self._special
             )
         except _TEMPLATE_FAULTS as error:
             said = str(error) or type(error).__name__

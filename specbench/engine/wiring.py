@@ -10,7 +10,7 @@ import dataclasses
 import enum
 from dataclasses import dataclass
 
-from specbench.modelspec import DraftSpec
+from specbench.modelspec import DraftSpec, RopeScaling
 
 
 class Tap(enum.StrEnum):
@@ -31,7 +31,8 @@ class Wiring:
 
     ``slots`` are physical indices in the order of fc's input. ``pairing`` 0 joins token x[i+1]
     with feature g[i]; 1 joins it with g[i-1] (features a row late); -1 joins x[i] with g[i]
-    (tokens not shifted). ``scale`` divides positions before rotation. ``decode_shift`` is added to
+    (tokens not shifted). ``scale`` divides positions before rotation; ``scaling`` is any stretching
+    of rotations that is no division. ``decode_shift`` is added to
     the positions of drafted rows (engine-spec 2.6). ``use_fc`` False feeds the target's last
     normed state straight in (2.2); ``token_first`` False swaps the halves of the attention input.
     ``verify_slots`` are the layers of rows that a verify made, when a captured graph took others
@@ -49,6 +50,7 @@ class Wiring:
     norm_output: bool = False
     direct_map: bool = False
     own_embedding: bool = False
+    scaling: RopeScaling | None = None
     hidden_norm: bool = True
     use_fc: bool = True
     token_first: bool = True
@@ -58,14 +60,18 @@ class Wiring:
     @classmethod
     def claimed(cls, spec: DraftSpec, *, own_embedding: bool) -> Wiring:
         """What the files of a draft claim."""
+        scaling = spec.rope.scaling
+        linear = scaling is not None and scaling.kind == "linear"
         return cls(
             slots=spec.capture_physical,
             theta=spec.rope.theta,
+            scale=scaling.factor if scaling is not None and linear else 1.0,
             norm_before_residual=spec.norm_before_residual,
             norm_before_fc=spec.norm_before_fc,
             fc_norm=spec.fc_norm,
             norm_output=spec.norm_output,
             own_embedding=own_embedding,
+            scaling=None if linear else scaling,
         )
 
     def changes(self, base: Wiring) -> dict[str, tuple[object, object]]:

@@ -12,8 +12,12 @@ import pytest
 
 from specbench import demo
 from specbench.cli import main
-from specbench.doctor import checks_wiring
-from specbench.errors import EngineError
+from specbench.doctor import checks_wiring, parity_setup
+from specbench.doctor.parity_setup import Build, engines
+from specbench.engine.faults import inject
+from specbench.engine.pair import ModelPair
+from specbench.errors import CheckpointError, EngineError
+from tests.tiny import shared_pair
 
 OVERRIDE = "--speculative-num-steps 1 --speculative-eagle-topk 1 --speculative-num-draft-tokens 16"
 
@@ -101,6 +105,9 @@ def test_wrong_files_are_said_before_any_probe(
         (["--per-position", "a,b"], "--per-position"),
         (["--static", "--capture-ids", "a"], "--capture-ids"),
         (["--static", "--engine", "tgi"], "not a known code base"),
+        (["--parity", "cache,trees"], "--parity 'trees'"),
+        (["--tensor-parallel", "2", "--parity", "cache"], "needs ranks among --parity"),
+        (["--tensor-parallel", "0"], "--tensor-parallel 0"),
         (["--run", "/none"], "/none"),
         (["--workload", "/none"], "/none"),
     ],
@@ -119,6 +126,60 @@ def test_gap(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*words, "--json", "--engine", "0.6"]) == 0
     assert json.loads(capsys.readouterr().out)["code"] == "gap.split"
     assert main([*words, "--full", "1.5"]) == 2
+    assert main([*words, "--target", "x"]) == 2
+    assert main([*words, "--train-data", "x"]) == 2
+
+
+def test_gap_of_a_pair(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    files, data = shared_pair(), tmp_path / "train.jsonl"
+    turns = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b" * 30}]
+    data.write_text(json.dumps({"messages": turns}) + "\n")
+    words = ["doctor", "gap", "--train-accuracy", "0.9", "--framework", "speculators", "--json"]
+    pair = ["--target", str(files.target), "--draft", str(files.draft), "--requests", "3"]
+    words += [*pair, "--max-tokens", "8"]
+    assert main([*words, "--train-data", str(data)]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert "training replies" in told["measured_on"][1]
+    points = {fact["where"]: fact["text"] for fact in told["evidence"]}
+    assert points["engine"].startswith("+0.0 points")
+    assert "not measured" not in points["off-policy text"]
+    assert "not measured" in points["template"]
+    assert main([*words, "--accept-length", "1.5"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert "measured 1.50" in told["title"]
+    assert any(f["where"] == "engine" and "not measured" in f["text"] for f in told["evidence"])
+
+
+def test_parity_and_step_costs_of_a_pair(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A draft that the wiring probe does not read is still run; a way that parts is an error."""
+    files, section = shared_pair(), tmp_path / "doctor.md"
+
+    def unread(*_: object) -> None:
+        raise CheckpointError("the probe reads drafts of one layer.")
+
+    monkeypatch.setattr(checks_wiring, "load", unread)
+    words = ["doctor", "--target", str(files.target), "--draft", str(files.draft)]
+    words += ["--requests", "12", "--parity", "cache,ranks"]
+    assert main([*words, "--json", "--markdown", str(section)]) == 0
+    table = json.loads(capsys.readouterr().out)
+    assert [(row["name"], row["agrees"]) for row in table["parity"]] == [
+        ("cache", True),
+        ("ranks", None),
+    ]
+    assert table["step_costs"]["break_even"] > 0
+    assert any("was not probed: the probe reads" in line for line in table["confirmed"])
+    assert "Parity of caches after steps" in section.read_text()
+
+    def wrong(pair: ModelPair, **_: object) -> Build:
+        return engines(pair, change=lambda engine: inject(engine, "no_extend"))
+
+    monkeypatch.setattr(parity_setup, "engines", wrong)
+    assert main([*words, "--explain", "parity.cache"]) == 1
+    told = " ".join(capsys.readouterr().out.split())
+    assert "draft cache rows differ by" in told
+    assert "engine/extend.py" in told
 
 
 def test_symptoms_and_ids(capsys: pytest.CaptureFixture[str]) -> None:

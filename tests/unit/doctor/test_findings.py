@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 
 from specbench.doctor.catalogue import check_code, kinds
-from specbench.doctor.findings import Fact, Finding, Severity, has_error, rank, to_json
+from specbench.doctor.findings import (
+    Fact,
+    Finding,
+    Severity,
+    evidence_score,
+    has_error,
+    rank,
+    to_json,
+)
 from specbench.doctor.report import explain, markdown, verdict_line
 from specbench.errors import ConfigError
 
@@ -70,3 +79,23 @@ def test_explanation_and_markdown() -> None:
     assert "### fc.width" in text
     assert "### ids.order" not in text
     assert verdict_line([finding("ids.order", Severity.NOTE)]) == "1 note; no fault shown."
+
+
+def test_a_cause_stands_before_its_consequences() -> None:
+    shape = finding("shape.one", Severity.ERROR, 1.0)
+    cause = finding("wiring.slots", Severity.ERROR, 0.2)
+    assert rank([shape, cause]) == (cause, shape)
+    warned = finding("vocab.coverage", Severity.WARNING, 0.2)
+    assert rank([shape, warned]) == (warned, shape)
+    note = finding("ids.engines", Severity.NOTE, 1.0)
+    assert rank([note, shape]) == (shape, note)
+    parity, engine = finding("parity.cache", score=0.9), finding("engine.extend", score=0.3)
+    unnamed = finding("engine.unnamed", score=1.0)
+    assert rank([parity, engine, unnamed]) == (engine, parity, unnamed)
+
+
+def test_evidence_is_the_part_explained_and_how_sure_it_is() -> None:
+    assert evidence_score(1.0, 3.0) == 0.5
+    assert evidence_score(0.4, math.inf) == 0.4
+    assert evidence_score(0.9, 12.0) > evidence_score(0.9, 4.0) > evidence_score(0.3, 4.0)
+    assert evidence_score(1.0, -5.0) == 0.0

@@ -34,32 +34,63 @@ def test_cumulative_and_single_steps_differ() -> None:
     assert implied_length(steps, FRAMEWORKS["specforge"], 2) == pytest.approx(2.36)
 
 
-@given(SHARE, SHARE, SHARE, SHARE, SHARE, SHARE, st.sampled_from(sorted(FRAMEWORKS)))
-def test_the_terms_add_up(
-    trained: float, inside: float, full: float, other: float, lost: float, first: float, name: str
-) -> None:
-    measured = Measured(restricted=inside, full=full, template=other, unknown=lost, engine=first)
+NAMES = ("restricted", "full", "template", "unknown", "engine", "off_policy", "at_steps")
+
+
+@given(SHARE, st.tuples(*[SHARE] * len(NAMES)), st.sampled_from(sorted(FRAMEWORKS)))
+def test_the_terms_add_up(trained: float, shares: tuple[float, ...], name: str) -> None:
+    measured = Measured(**dict(zip(NAMES, shares, strict=True)))
     gap = split_gap([trained], FRAMEWORKS[name], 3, measured)
-    assert gap.total == pytest.approx(trained - first)
+    assert measured.engine is not None
+    assert gap.total == pytest.approx(trained - measured.engine)
     assert all(term.points is not None for term in gap.terms)
     assert sum(term.points or 0 for term in gap.terms) == pytest.approx(gap.total)
 
 
 def test_what_is_not_measured_is_said() -> None:
     gap = split_gap([0.98], FRAMEWORKS["specforge"], 3, Measured(engine=0.1))  # SpecForge 533
-    assert [t.name for t in gap.terms if t.points is None] == ["off-policy text", "template"]
+    missing = ["off-policy text", "template", "step starts", "engine"]
+    assert [t.name for t in gap.terms if t.points is None] == missing
+    assert "holds what is not measured" in gap.terms[-1].why
     assert gap.terms[-1].points == pytest.approx(0.88)
     assert gap_finding(gap, FRAMEWORKS["specforge"], [0.98]).severity is Severity.WARNING
 
 
 def test_words_outside_the_map_are_a_part_of_the_definition() -> None:
-    measured = Measured(restricted=0.75, full=0.70, unknown=0.04, template=0.70, engine=0.70)
+    measured = Measured(
+        restricted=0.75, full=0.70, unknown=0.04, template=0.70, engine=0.66, off_policy=0.78,
+        at_steps=0.66,
+    )  # fmt: skip
     gap = split_gap([0.78], FRAMEWORKS["speculators"], 3, measured)
     points = {term.name: term.points for term in gap.terms}
     assert points["out of vocabulary"] == pytest.approx(0.03)
     assert points["definition"] == pytest.approx(0.02)
     assert points["off-policy text"] == pytest.approx(0.03)
+    assert points["step starts"] == pytest.approx(0.04)
+    assert points["engine"] == pytest.approx(0)
     assert points["unexplained"] == pytest.approx(0)
+
+
+def test_other_text_is_not_blamed_unseen() -> None:
+    """Without the training data nobody knows whether text or the training's own count differs."""
+    measured = Measured(restricted=0.70, full=0.70, at_steps=0.65, engine=0.65)
+    gap = split_gap([0.90], FRAMEWORKS["specforge"], 3, measured)
+    points = {term.name: term.points for term in gap.terms}
+    assert points["off-policy text"] is None
+    assert points["unexplained"] == pytest.approx(0.20)
+    assert (
+        "+20.0 of it between the training's figure and the target's own text" in gap.terms[-1].why
+    )
+    finding = gap_finding(gap, FRAMEWORKS["specforge"], [0.90])
+    assert "off-policy text, template" in finding.remedy
+    known = Measured(
+        restricted=0.70, full=0.70, at_steps=0.65, engine=0.65, off_policy=0.88, template=0.70
+    )
+    gap = split_gap([0.90], FRAMEWORKS["specforge"], 3, known)
+    points = {term.name: term.points for term in gap.terms}
+    assert points["off-policy text"] == pytest.approx(0.18)
+    assert points["unexplained"] == pytest.approx(0.02)
+    assert "the same data scored here" in gap.terms[-1].why
 
 
 def test_a_length_stands_in_for_a_share() -> None:
