@@ -10,6 +10,7 @@ and prints that process's time and peak memory. Aims: 10 s and 1 GB on two cores
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import resource
 import subprocess
 import sys
@@ -20,10 +21,10 @@ from pathlib import Path
 import numpy as np
 
 from specbench.config import SpecConfig
-from specbench.estimate import Evidence
-from specbench.request import Request, SamplingParams
+from specbench.metrics.example import run_of, trace_of
+from specbench.request import SamplingParams
 from specbench.store import RunDir
-from specbench.trace import ArmRun, Chunk, Finish, Provenance, RequestTrace, StepTrace, Usage
+from specbench.trace import Provenance, RequestTrace
 
 DEPTH = 3
 POINTS = {"base": SpecConfig.baseline(), "k3": SpecConfig.chain(DEPTH)}
@@ -40,45 +41,25 @@ REPORT = (
 def trace(number: int, steps: int, depth: int, rng: np.random.Generator) -> RequestTrace:
     """One made-up request of ``steps`` verify steps."""
     accepted = rng.binomial(depth, 0.6, steps).tolist() if depth else [0] * steps
-    ns = (rng.normal(10.0 if depth else 6.0, 0.4, steps) * 1e6).astype(np.int64)
-    ends = (20_000_000 + np.cumsum(ns)).tolist()
-    made = tuple(
-        StepTrace(
-            batch_step=number * steps + i,
-            batch=1,
-            committed=20 + i,
-            drafted=depth,
-            depth=depth,
-            accepted=a,
-            emitted=a + 1,
-            ranks=(0,) * a,
-            verify_ns=t,
-        )
-        for i, (a, t) in enumerate(zip(accepted, ns.tolist(), strict=True))
-    )
-    chunks = [Chunk(at_ns=20_000_000, tokens=1, text="a")]
-    chunks += [
-        Chunk(at_ns=end, tokens=a + 1, text="b") for end, a in zip(ends, accepted, strict=True)
-    ]
-    total = 1 + sum(a + 1 for a in accepted)
     name = f"p{number}"
-    return RequestTrace(
-        request=Request(
+    made = trace_of(
+        accepted,
+        depth=depth,
+        name=name,
+        step_ms=rng.normal(10.0 if depth else 6.0, 0.4, steps).tolist(),
+        first_step=number * steps,
+    )
+    total = made.usage.completion_tokens or 0
+    return dataclasses.replace(
+        made,
+        request=dataclasses.replace(
+            made.request,
             request_id=f"{name}#0",
-            prompt=name,
-            prompt_id=name,
             workload="scale",
             category="ab"[number % 2],
             sampling=SamplingParams(max_tokens=total),
         ),
-        due_ns=0,
-        sent_ns=0,
-        end_ns=ends[-1],
-        chunks=tuple(chunks),
-        steps=made,
-        finish=Finish.LENGTH,
-        evidence=Evidence.STEPS,
-        usage=Usage(completion_tokens=total),
+        chunks=tuple(dataclasses.replace(chunk, text="b") for chunk in made.chunks),
         output_ids=tuple(rng.integers(0, 4096, total).tolist()),
     )
 
@@ -102,18 +83,7 @@ def write(path: Path, requests: int, steps: int, per_block: int) -> tuple[float,
                 rng = np.random.default_rng((block, spec.num_steps))
                 numbers = range(block * per_block, (block + 1) * per_block)
                 made = tuple(trace(n, steps, spec.num_steps, rng) for n in numbers)
-                run_dir.save_block(
-                    ArmRun(
-                        point_id=name,
-                        workload="scale",
-                        batch_size=1,
-                        temperature=0.0,
-                        block=block,
-                        started_ns=0,
-                        wall_ns=sum(one.end_ns for one in made),
-                        requests=made,
-                    )
-                )
+                run_dir.save_block(run_of(*made, point_id=name, block=block))
             if block == blocks // 10:
                 early = _peak_mb()
         late = _peak_mb()

@@ -24,6 +24,7 @@ from specbench import (
     selftest_cli,
 )
 from specbench.config import Arrival
+from specbench.draft_flags import add_draft_flags
 from specbench.errors import SpecbenchError
 from specbench.verification import Verification
 
@@ -78,22 +79,13 @@ def _add_models(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("models (neither flag: the shipped demo pair)")
     group.add_argument("--target", metavar="DIR", help="target checkpoint (safetensors)")
     group.add_argument("--draft", metavar="DIR", help="EAGLE-3 draft checkpoint (safetensors)")
-    group.add_argument(
-        "--capture-ids",
-        metavar="K,K,K",
-        help="physical residual indices for a draft that names no layer ids",
-    )
-    group.add_argument(
-        "--capture-default",
-        action="store_true",
-        default=None,
-        help="take the default 2, n//2, n-3 for a draft that names no layer ids",
-    )
+    add_draft_flags(group)
     group.add_argument("--dtype", help="float32 (default on CPU), bfloat16, float16 or float64")
     group.add_argument("--device", help="cpu or cuda (default: cuda where there is one)")
     group.add_argument("--threads", type=int, metavar="N", help="CPU threads of torch (default 1)")
     group.add_argument("--max-len", type=int, metavar="N", help="longest sequence (default 1024)")
     group.add_argument("--kernels", help="CPU forward: auto (default), native (compiled) or torch")
+    group.add_argument("--tensor-parallel", type=int, metavar="N", help="ranks, one GPU each")
     group = parser.add_argument_group("verification of drafts at temperature > 0")
     group.add_argument(
         "--verification",

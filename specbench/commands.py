@@ -87,6 +87,8 @@ def sweep(args: argparse.Namespace, console: Console) -> int:
         f"writing to {out}",
         markup=False,
     )
+    for caveat in spec.caveats:
+        console.print(f"note: {caveat.text}", markup=False)
     for workload in workloads:
         for note in workload.notes:
             console.print(f"note: {workload.name}: {note}", markup=False)
@@ -100,7 +102,7 @@ def sweep(args: argparse.Namespace, console: Console) -> int:
             )
             return 3
         raise
-    show(out, summary, console)
+    terminal.show(out, summary, console)
     _refuse_silence(out)
     return 0
 
@@ -248,13 +250,6 @@ def _keep(out: Path, console: Console) -> None:
         if run_dir.blocks():
             conclude(run_dir)
             console.print(f"{len(run_dir.blocks())} blocks are kept in {out}.", markup=False)
-
-
-def show(out: Path, summary: Summary, console: Console) -> None:
-    """The last screen: the summary, then the paths of what was written."""
-    terminal.render(summary, console)
-    names = sorted(p.name for p in out.iterdir() if p.suffix in (".csv", ".md", ".html", ".png"))
-    console.print(f"\nWrote {out}/: {', '.join(names)}", markup=False, soft_wrap=True)
 
 
 def serve(args: argparse.Namespace, console: Console) -> int:

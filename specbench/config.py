@@ -21,6 +21,7 @@ from specbench.verification import Verification, VerifyRules
 T = TypeVar("T")
 MOST_THREADS = 1024
 MOST_STEPS = 1024
+D2T_MEANINGS = ("offsets", "direct")  # what a draft's d2t is said to hold (engine-spec 1.8)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +108,10 @@ class SpecConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineConfig:
-    """The in-process engine. ``auto`` is resolved when the models are loaded, and recorded."""
+    """The in-process engine. ``auto`` is resolved when the models are loaded, and recorded.
+
+    ``d2t`` direct accepts a draft whose map holds target ids instead of offsets.
+    """
 
     device: str = "auto"
     dtype: str = "auto"
@@ -116,7 +120,9 @@ class EngineConfig:
     max_len: int = 1024
     use_graphs: bool = True
     force_share_embed: bool = False
+    d2t: str = "offsets"
     kernels: str = "auto"
+    tensor_parallel: int = 1
     prefill_chunk: int = 256
     prefix_reuse: bool = False
     verification: Verification = Verification.TARGET_ONLY
@@ -133,7 +139,17 @@ class EngineConfig:
             raise ConfigError(
                 f"kernels={self.kernels!r} is unknown.", expected="One of auto, native, torch."
             )
-        for name in ("threads", "max_batch_size", "max_len", "prefill_chunk"):
+        if self.d2t not in D2T_MEANINGS:
+            raise ConfigError(
+                f"d2t={self.d2t!r} is unknown.", expected=f"One of {', '.join(D2T_MEANINGS)}."
+            )
+        if self.kernels == "native" and self.tensor_parallel > 1:
+            raise ConfigError(
+                f"kernels=native with tensor_parallel={self.tensor_parallel}.",
+                expected="The compiled forward runs whole models in one process.",
+                todo="Use kernels=auto or torch, or tensor_parallel=1.",
+            )
+        for name in ("threads", "max_batch_size", "max_len", "prefill_chunk", "tensor_parallel"):
             if getattr(self, name) < 1:
                 raise ConfigError(
                     f"{name}={getattr(self, name)}.", expected="At least 1 is needed."

@@ -42,11 +42,12 @@ SCOPES = {
     "load": Scope.SPEED,
     "draft": Scope.CHANGE,
     "capture": Scope.CHANGE,
+    "ranks": Scope.CHANGE,
     "kernels": Scope.CHANGE,
     "specbench": Scope.CHANGE,
     "libraries": Scope.CHANGE,
 }
-_ANSWERING = ("target", "tokenizer", "workload", "settings", "dtype", "draft", "capture")
+_ANSWERING = ("target", "tokenizer", "workload", "settings", "dtype", "draft", "capture", "ranks")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +81,7 @@ def topics(run_json: Mapping[str, Any]) -> dict[str, dict[str, str]]:
         "dtype": _kept(device, ("dtype",)),
         "load": _kept(load, _LOAD),
         "capture": _kept(device, ("capture_physical",)),
+        "ranks": _kept(device, ("tensor_parallel",)),
         "kernels": _kept(device, ("attention", "kernels", "weights")),
         "specbench": _kept(software, ("specbench", "specbench_source_sha256")),
         "libraries": _kept(software, ("python", "torch", "sglang", "vllm")),
@@ -92,11 +94,22 @@ def topics(run_json: Mapping[str, Any]) -> dict[str, dict[str, str]]:
 
 def fingerprint(run_json: Mapping[str, Any]) -> str:
     """SHA-256 over everything that changes the tokens of a run: models, tokenizer, prompts,
-    settings, points, dtype and captured layers. Not the machine, not the code."""
+    settings, points, dtype, captured layers and ranks. Not the machine, not the code."""
     by_topic = topics(run_json)
     content = {topic: by_topic[topic] for topic in _ANSWERING}
-    text = json.dumps([content, run_json.get("points")], sort_keys=True, default=str)
+    text = json.dumps([content, _specs(run_json.get("points"))], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _specs(points: Any) -> Any:
+    """The points without a second arm of the same spec (``--noise-floor``), which adds nothing."""
+    if not isinstance(points, Mapping):
+        return points
+    found: dict[str, Any] = {}
+    for name, spec in points.items():
+        if spec not in found.values():
+            found[name] = spec
+    return found
 
 
 def differences(

@@ -12,12 +12,12 @@ from specbench.collectors.publish import PublishConfig
 from specbench.config import Arrival, EngineConfig, LoadConfig, SpecConfig
 from specbench.errors import ConfigError
 from specbench.grid import parse_values
-from specbench.metrics.goodput import parse_objectives
+from specbench.metrics.goodput import check_latency
 from specbench.sweep import SweepSpec
 from specbench.verification import Verification
 
 ENGINE_FLAGS = (
-    *("dtype", "device", "threads", "max_len", "kernels"),
+    *("dtype", "device", "threads", "max_len", "kernels", "tensor_parallel", "d2t"),
     *("verification", "threshold_single", "threshold_acc"),
 )
 # Defaults of each profile: flags that are given win over them.
@@ -28,7 +28,8 @@ PROFILES: Mapping[str, Mapping[str, Any]] = {
         "num_draft_tokens": (8, 16),
         "batch_sizes": (1, 4),
         "requests": 20,
-        "blocks": 2,
+        "blocks": 10,
+        "waves": 2,
     },
     "full": {
         "num_steps": (0, 1, 2, 3, 4, 5, 6, 7),
@@ -36,7 +37,8 @@ PROFILES: Mapping[str, Mapping[str, Any]] = {
         "num_draft_tokens": (4, 8, 16, 32),
         "batch_sizes": (1, 2, 4, 8),
         "requests": 100,
-        "blocks": 5,
+        "blocks": 25,
+        "waves": 2,
     },
 }
 
@@ -53,11 +55,7 @@ def sweep_spec(args: argparse.Namespace) -> SweepSpec:
             expected="An outside server brings its own models.",
         )
     _check_place(args)
-    check_latency_flags(args)
-    if args.capture_ids and args.capture_default:
-        raise ConfigError(
-            "--capture-ids and --capture-default are given together.", expected="One of them."
-        )
+    check_latency(args.slo, args.reader_rate)
     given = {
         "target": args.target,
         "draft": args.draft,
@@ -78,10 +76,12 @@ def sweep_spec(args: argparse.Namespace) -> SweepSpec:
         "as_engine": args.as_engine,
         "noise_floor": args.noise_floor,
         **{name: getattr(args, name) for name in ("slo", "reader_rate")},
+        "waves": 0 if args.blocks else None,  # blocks that are asked for hold at every batch size
     }
     chosen = dict(PROFILES[args.profile or "quick"])
     chosen |= {key: value for key, value in given.items() if value is not None}
-    chosen["blocks"] = min(chosen["blocks"], chosen["requests"]) if not args.blocks else args.blocks
+    if not args.blocks:
+        chosen["blocks"] = min(chosen["blocks"], chosen["requests"])
     load = LoadConfig(**_load_flags(args))
     if args.target and not args.draft and max(chosen["num_steps"]) > 0:
         raise ConfigError(
@@ -93,16 +93,12 @@ def sweep_spec(args: argparse.Namespace) -> SweepSpec:
     return SweepSpec(**chosen, load=load, engine=engine)
 
 
-def check_latency_flags(args: argparse.Namespace) -> None:
-    """Refuse ``--slo`` and ``--reader-rate`` that say nothing, before anything runs."""
-    if args.slo is not None:
-        parse_objectives(args.slo)
-    if args.reader_rate is not None and not 0 < args.reader_rate < math.inf:
-        raise ConfigError(f"--reader-rate {args.reader_rate}.", expected="Tokens per second.")
-
-
 def _check_place(args: argparse.Namespace) -> None:
-    """Refuse flags that would say nothing where the sweep runs: here, or on a server."""
+    """Refuse flags that would say nothing where the sweep runs (here, or on a server), or twice."""
+    if args.capture_ids and args.capture_default:
+        raise ConfigError(
+            "--capture-ids and --capture-default are given together.", expected="One of them."
+        )
     if args.server is None and args.backend is not None:
         raise ConfigError(
             "--backend is given without --server.", expected="It says how to talk to a server."

@@ -48,12 +48,12 @@ def add_judging(parser: argparse.ArgumentParser) -> None:
 
 
 def _report(args: argparse.Namespace) -> int:
-    from specbench import commands, flags
     from specbench.conclude import conclude
-    from specbench.metrics.goodput import parse_objectives
+    from specbench.metrics.goodput import check_latency, parse_objectives
+    from specbench.report import terminal
     from specbench.store import RunDir
 
-    flags.check_latency_flags(args)
+    check_latency(args.slo, args.reader_rate)
     out, console = Path(args.run_dir), Console(highlight=False)
     with RunDir.open(out) as run_dir:
         if args.definitions is not None:
@@ -63,7 +63,7 @@ def _report(args: argparse.Namespace) -> int:
             objectives=parse_objectives(args.slo) if args.slo else None,
             reader_tok_s=args.reader_rate,
         )
-    commands.show(out, summary, console)
+    terminal.show(out, summary, console)
     return 0
 
 

@@ -12,14 +12,16 @@ import enum
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence, Set
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from pathlib import PurePath
 from typing import Any
 
-from specbench.request import Message, Request, SamplingParams
-from specbench.trace import Chunk, Evidence, Finish, RequestTrace, StepTrace, Usage
+import numpy as np
 
-STEP_FIELDS = tuple(field.name for field in dataclasses.fields(StepTrace))
+from specbench.columns import STEP_FIELDS, Chunks, said, whole_numbers
+from specbench.request import Message, Request, SamplingParams
+from specbench.trace import Evidence, Finish, Rejected, RequestTrace, StepTrace, Usage
+
 _SAMPLING = tuple(field.name for field in dataclasses.fields(SamplingParams))
 _USAGE = tuple(field.name for field in dataclasses.fields(Usage))
 
@@ -122,15 +124,17 @@ def trace_row(trace: RequestTrace, key: str) -> dict[str, Any]:
         row["error"] = trace.error
     if trace.warmup:
         row["warmup"] = True
+    if trace.rejected:
+        row["rejected"] = [[list(r.ids) for r in trace.rejected], [r.text for r in trace.rejected]]
     return row
 
 
-def row_trace(
-    row: Mapping[str, Any], request: Request, steps: tuple[StepTrace, ...]
-) -> RequestTrace:
-    """The trace of :func:`trace_row`. Raises KeyError, TypeError or ValueError if it is none."""
-    gaps, tokens, texts = row["chunks"]
-    times = list(accumulate(gaps, initial=row["sent_ns"]))[1:]
+def row_trace(row: Mapping[str, Any], request: Request, steps: Sequence[StepTrace]) -> RequestTrace:
+    """The trace of :func:`trace_row`, its chunks as columns.
+
+    Raises:
+        KeyError, TypeError, ValueError, OverflowError: it is none.
+    """
     usage = dict(row.get("usage", {}))
     if "histogram" in usage:
         usage["histogram"] = tuple(usage["histogram"])
@@ -140,10 +144,7 @@ def row_trace(
         due_ns=row["due_ns"],
         sent_ns=row["sent_ns"],
         end_ns=row["end_ns"],
-        chunks=tuple(
-            Chunk(at_ns=at_ns, tokens=count, text=text)
-            for at_ns, count, text in zip(times, tokens, texts, strict=True)
-        ),
+        chunks=_chunks(row),
         steps=steps,
         finish=Finish(row["finish"]),
         evidence=Evidence[row["evidence"]],
@@ -151,7 +152,19 @@ def row_trace(
         output_ids=None if output_ids is None else tuple(output_ids),
         error=row.get("error", ""),
         warmup=row.get("warmup", False),
+        rejected=tuple(
+            Rejected(ids=tuple(ids), text=text)
+            for ids, text in zip(*row.get("rejected", ((), ())), strict=True)
+        ),
     )
+
+
+def _chunks(row: Mapping[str, Any]) -> Chunks:
+    gaps, tokens, texts = row["chunks"]
+    if not len(gaps) == len(tokens) == len(texts):
+        raise ValueError("the chunks of a request are not of one length")
+    at_ns = row["sent_ns"] + np.cumsum(whole_numbers(gaps))
+    return Chunks(at_ns=whole_numbers(at_ns), tokens=said(tokens), texts=texts)
 
 
 def block_parts(traces: Sequence[RequestTrace], known: Set[str]) -> dict[str, bytes]:
@@ -178,14 +191,3 @@ def step_columns(traces: Sequence[RequestTrace]) -> dict[str, list[Any]]:
     for name in STEP_FIELDS:
         columns[name] = [getattr(step, name) for _, step in steps]
     return columns
-
-
-def column_steps(columns: Mapping[str, Sequence[Any]], count: int) -> list[tuple[StepTrace, ...]]:
-    """The steps of each of ``count`` traces. Raises KeyError, TypeError, ValueError, IndexError."""
-    found: list[list[StepTrace]] = [[] for _ in range(count)]
-    values = [columns[name] for name in STEP_FIELDS]
-    for index, *row in zip(columns["request"], *values, strict=True):
-        step = dict(zip(STEP_FIELDS, row, strict=True))
-        step["ranks"] = tuple(step["ranks"])
-        found[index].append(StepTrace(**step))
-    return [tuple(steps) for steps in found]

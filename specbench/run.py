@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from specbench import __version__
-from specbench.backends.base import Backend, BackendFacts, Event, TakesOnTrust
+from specbench.backends.base import Backend, BackendFacts, Event, SeesTraffic, TakesOnTrust
 from specbench.backends.openai import OpenAIBackend
 from specbench.backends.sglang import SGLangBackend
 from specbench.collectors.live import EngineState, Recorder
@@ -138,6 +138,7 @@ async def run_block(
     """
     await backend.configure(spec, batch_size)
     settings = dataclasses.replace(load, concurrency=batch_size, warmup_requests=warmup)
+    others = await _other_traffic(backend)
     result = await run_load(
         backend,
         requests,
@@ -157,7 +158,16 @@ async def run_block(
         wall_ns=result.wall_ns,
         requests=tuple(trace for trace in result.traces if not trace.warmup),
     )
-    return arm, _caveats(backend, result.client_lag)
+    others = (*others, *await _other_traffic(backend))
+    return arm, (*_caveats(backend, result.client_lag), *others)
+
+
+async def _other_traffic(backend: Backend) -> tuple[Caveat, ...]:
+    """other_traffic, by the counters of an outside server; called while nothing is in flight."""
+    text = await backend.other_traffic() if isinstance(backend, SeesTraffic) else ""
+    if not text:
+        return ()
+    return (Caveat(code="other_traffic", severity=Severity.WARNING, text=text),)
 
 
 def _together(sinks: Sequence[Callable[..., None]]) -> Callable[..., None] | None:

@@ -12,12 +12,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from specbench.columns import COUNTS, STEP_FIELDS
 from specbench.errors import OutputError
 from specbench.journal import replacing
-from specbench.rows import STEP_FIELDS
 
 ARM_FIELDS = ("point_id", "workload", "batch_size", "temperature", "block")
 
@@ -44,7 +45,8 @@ def write_steps(path: Path, count: int, blocks: Iterable[Mapping[str, Sequence[A
     Args:
         path: of the parquet file; replaced only when the new one is whole.
         count: number of blocks, also of those that have no steps.
-        blocks: columns of each block, keyed as in ``_TYPES``, in the order of ``seq``.
+        blocks: columns of each block, keyed as in ``_TYPES``, in the order of ``seq``; ranks may
+            be a list a step, or as :meth:`StepsFile.columns` gives them.
 
     Raises:
         OutputError: the file cannot be written.
@@ -58,12 +60,26 @@ def write_steps(path: Path, count: int, blocks: Iterable[Mapping[str, Sequence[A
     ):
         pending = schema.empty_table()
         for columns in blocks:
-            pending = pa.concat_tables([pending, pa.table(dict(columns), schema=schema)])
+            whole = {**columns, "ranks": _lists(columns["ranks"])}
+            pending = pa.concat_tables([pending, pa.table(whole, schema=schema)])
             if pending.num_rows >= _ROWS:
                 writer.write_table(pending)
                 pending = schema.empty_table()
         if pending.num_rows:
             writer.write_table(pending)
+
+
+def _lists(ranks: Any) -> Any:
+    if not isinstance(ranks, tuple):
+        return ranks
+    ends, values = ranks
+    inside = values[ends[0] : ends[-1]].astype(np.int32)
+    return pa.ListArray.from_arrays((ends - ends[0]).astype(np.int32), inside)
+
+
+def _array(column: pa.ChunkedArray) -> Any:
+    """A column of one chunk as it lies in memory; ``to_numpy`` would import pandas."""
+    return np.from_dlpack(column.chunk(0)) if len(column) else np.zeros(0, dtype=np.int64)
 
 
 @contextmanager
@@ -98,20 +114,27 @@ class StepsFile:
         except (pa.ArrowException, OSError, KeyError, ValueError) as error:
             raise self._damaged(error) from error
 
-    def columns(self, seq: int) -> dict[str, list[Any]]:
-        """The step columns of block ``seq``, which is one of the first ``count``."""
+    def columns(self, seq: int) -> dict[str, Any]:
+        """The step columns of block ``seq``, which is one of the first ``count``, as arrays.
+
+        ``ranks`` is a pair: the ranks of step i are ``values[ends[i] : ends[i + 1]]``.
+        """
         if self._table is None:
             try:
                 with _opened(self._path) as file:
                     wanted = ["seq", "request", *STEP_FIELDS]
-                    self._table = file.read(columns=wanted, use_threads=False)
-                rows = self._table["seq"].to_numpy()
+                    table = file.read(columns=wanted, use_threads=False)
+                self._table = table.combine_chunks()
+                rows = _array(self._table["seq"])
             except (pa.ArrowException, OSError, KeyError) as error:
                 raise self._damaged(error) from error
             self._starts = rows.searchsorted(range(self.count + 1)).tolist()
         start, end = self._starts[seq], self._starts[seq + 1]
         part = self._table.slice(start, end - start)
-        return {name: part[name].to_pylist() for name in ("request", *STEP_FIELDS)}
+        found: dict[str, Any] = {name: _array(part[name]) for name in ("request", *COUNTS)}
+        lists = part["ranks"].combine_chunks()
+        found["ranks"] = np.from_dlpack(lists.offsets), np.from_dlpack(lists.values)
+        return found
 
     def _damaged(self, error: Exception) -> OutputError:
         return OutputError(

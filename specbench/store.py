@@ -24,12 +24,13 @@ from typing import Any, Self
 
 from specbench import folder
 from specbench import run_json as record
+from specbench.columns import steps_by_request
 from specbench.config import load_strict
 from specbench.errors import ConfigError, OutputError, SpecbenchError
 from specbench.grown_file import append_lines
 from specbench.journal import TEMPORARY, BlockLog, Entry, replacing, write_atomically
 from specbench.request import Request
-from specbench.rows import block_parts, column_steps, row_request, row_trace
+from specbench.rows import block_parts, row_request, row_trace
 from specbench.steps_file import ARM_FIELDS, StepsFile, write_steps
 from specbench.trace import ArmRun, Provenance
 
@@ -167,12 +168,12 @@ class RunDir:
                 columns = self._columns(entry, steps)
                 traces = [
                     row_trace(row, requests[row["request"]], its)
-                    for row, its in zip(rows, column_steps(columns, len(rows)), strict=True)
+                    for row, its in zip(rows, steps_by_request(columns, len(rows)), strict=True)
                 ]
                 yield ArmRun(**entry.head, requests=tuple(traces))
             except OutputError:
                 raise
-            except (LookupError, TypeError, ValueError, SpecbenchError) as error:
+            except (LookupError, TypeError, ValueError, OverflowError, SpecbenchError) as error:
                 raise OutputError(
                     f"block {entry.seq} in {self.path} is not what schema {record.SCHEMA} says: "
                     f"{type(error).__name__}: {error}."

@@ -18,8 +18,10 @@ from specbench.collectors.points import Cell
 from specbench.conclude import add_caveats
 from specbench.config import EngineConfig, LoadConfig, SpecConfig, load_strict
 from specbench.errors import ConfigError
+from specbench.estimate import Caveat
 from specbench.gpu_watch import GpuWatch
 from specbench.grid import Grid, Point, expand
+from specbench.rejected import Rejections
 from specbench.request import Request, SamplingParams
 from specbench.run import Watch, run_block
 from specbench.store import RunDir
@@ -33,7 +35,8 @@ ArmKey = tuple[str, str, int, float, int]
 class SweepSpec:
     """What a sweep is asked to do; stored in run.json and compared when it is resumed.
 
-    ``requests`` is the number of prompts of each arm, split into ``blocks`` blocks. Paths are
+    ``requests`` is the number of prompts of each arm, split into ``blocks`` blocks; into fewer at
+    a batch size where a block would not fill the batch ``waves`` times (0: never fewer). Paths are
     None for the shipped pair; ``server`` is the address of an outside server. ``noise_floor``
     adds a second plain arm; ``slo`` and ``reader_rate`` are what the report judges latency by.
     """
@@ -50,6 +53,7 @@ class SweepSpec:
     temperatures: tuple[float, ...] = (0.0,)
     requests: int = 20
     blocks: int = 2
+    waves: int = 0
     max_tokens: int | None = None
     seed: int = 0
     capture_ids: tuple[int, ...] | None = None
@@ -74,6 +78,21 @@ class SweepSpec:
             raise ConfigError(f"batch_sizes={self.batch_sizes}.", expected="Each at least 1.")
         if not self.temperatures or min(self.temperatures) < 0:
             raise ConfigError(f"temperatures={self.temperatures}.", expected="Each at least 0.")
+
+    @property
+    def caveats(self) -> tuple[Caveat, ...]:
+        """What the settings themselves have to be held against, at every point."""
+        return self.engine.rules.unused(self.temperatures)
+
+    def blocks_at(self, batch_size: int) -> int:
+        """The blocks of one arm at ``batch_size``.
+
+        Short blocks keep slow seconds of the machine from hitting one arm alone, but a batch is
+        full only until the last requests of a block run out.
+        """
+        if self.waves == 0 or batch_size == 1:
+            return self.blocks
+        return max(1, min(self.blocks, self.requests // (self.waves * batch_size)))
 
     def grid(self) -> Grid:
         """The points to run and what was dropped.
@@ -186,8 +205,9 @@ def _cell(
     if most is not None:
         sampling = dataclasses.replace(sampling, max_tokens=most)
     asked = workload.requests(spec.requests, sampling)
-    for block in range(spec.blocks):
-        part = asked[block * len(asked) // spec.blocks : (block + 1) * len(asked) // spec.blocks]
+    blocks = spec.blocks_at(batch_size)
+    for block in range(blocks):
+        part = asked[block * len(asked) // blocks : (block + 1) * len(asked) // blocks]
         turn = block % len(points)
         for point in (*points[turn:], *points[:turn]):
             yield Job(
@@ -219,13 +239,13 @@ async def run_sweep(
     Raises:
         ConfigError: more points than ``recorder`` has labels for.
     """
-    jobs = plan_jobs(spec, points, workloads)
-    done = run_dir.blocks()
+    jobs, done = plan_jobs(spec, points, workloads), run_dir.blocks()
+    add_caveats(run_dir, "", spec.caveats)
     todo = [job for job in jobs if job.key not in done]
     observer.started(len(jobs), len(jobs) - len(todo))
     if recorder is not None:
         recorder.plan([job.cell for job in jobs], saved=len(jobs) - len(todo))
-    warm: set[tuple[str, int]] = set()
+    warm, rejections = set[tuple[str, int]](), Rejections(backend)
     for job in todo:
         cold = (job.point.point_id, job.batch_size) not in warm
         arm, caveats = await run_block(
@@ -240,7 +260,7 @@ async def run_sweep(
             warmup=spec.load.warmup_requests if cold else 0,
             watches=_watches(job, recorder, observer),
         )
-        arm = dataclasses.replace(arm, point_id=job.point.point_id)
+        arm = rejections.keep(dataclasses.replace(arm, point_id=job.point.point_id))
         samples = gpus.take() if gpus else ()
         warm.add((job.point.point_id, job.batch_size))
         add_caveats(run_dir, job.point.point_id, caveats)

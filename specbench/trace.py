@@ -7,8 +7,8 @@ Times are nanoseconds of ``time.perf_counter_ns`` of the process that measured t
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from specbench.errors import EngineError
 from specbench.estimate import Evidence as Evidence
@@ -41,7 +41,9 @@ class StepTrace:
     drafted level, ``accepted`` the drafts kept before trimming and without the bonus token,
     ``emitted`` the tokens the user gets from the step (less than accepted + 1 only when a stop
     or max_tokens cut it). ``ranks[i]`` is the rank among its siblings of the accepted node at
-    level i. ``batch_step`` is shared by the steps of one forward; the four ``*_ns`` parts are
+    level i. ``lost`` are the ids of the drafts that would have come next, had the target agreed:
+    the best-ranked path below the last accepted node; it is no part of a step's identity.
+    ``batch_step`` is shared by the steps of one forward; the four ``*_ns`` parts are
     that forward's wall time, are equal in all of its steps and are counted once.
     ``committed`` is the request's sequence length (prompt and output) when the step began.
     """
@@ -58,6 +60,7 @@ class StepTrace:
     extend_ns: int = 0
     verify_ns: int = 0
     other_ns: int = 0
+    lost: tuple[int, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
         if not 0 <= self.accepted <= self.drafted or self.accepted > self.depth:
@@ -94,21 +97,35 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Rejected:
+    """Drafts that a step lost (``StepTrace.lost``), and what they would have said."""
+
+    ids: tuple[int, ...]
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RequestTrace:
-    """Everything seen of one request. ``due_ns`` is when the schedule wanted it sent."""
+    """Everything seen of one request. ``due_ns`` is when the schedule wanted it sent.
+
+    ``chunks`` and ``steps`` are tuples while a run is recorded, columns when it is read back
+    (columns.py). ``rejected`` has an entry a step for the few requests whose text a report shows,
+    and is empty for all others.
+    """
 
     request: Request
     due_ns: int
     sent_ns: int
     end_ns: int
-    chunks: tuple[Chunk, ...]
-    steps: tuple[StepTrace, ...]
+    chunks: Sequence[Chunk]
+    steps: Sequence[StepTrace]
     finish: Finish
     evidence: Evidence
     usage: Usage = Usage()
     output_ids: tuple[int, ...] | None = None
     error: str = ""
     warmup: bool = False
+    rejected: tuple[Rejected, ...] = ()
 
     @property
     def text(self) -> str:

@@ -7,12 +7,14 @@ temperature is set.
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from specbench.errors import ConfigError
 from specbench.estimate import Caveat, Severity
 
 LOSSY_THRESHOLDS = "lossy_thresholds"
+UNUSED = "verification_unused"
 
 
 class Verification(enum.StrEnum):
@@ -73,6 +75,16 @@ class VerifyRules:
             return ()
         text = f"{self.loss}: at temperature > 0 drafts are accepted that the target does not back"
         return (Caveat(code=LOSSY_THRESHOLDS, severity=Severity.NOTE, text=text),)
+
+    def unused(self, temperatures: Sequence[float]) -> tuple[Caveat, ...]:
+        """What to say when these rules were chosen, and no request of a run samples."""
+        if self == VerifyRules() or any(temperature > 0 for temperature in temperatures):
+            return ()
+        text = (
+            f"verification={self.method.value} decides nothing here: every temperature is 0, and "
+            "greedy requests are checked by argmax"
+        )
+        return (Caveat(code=UNUSED, severity=Severity.NOTE, text=text),)
 
     def check(self, topk: int) -> None:
         """Refuse a tree where only chains can be checked.

@@ -158,7 +158,7 @@ class ArmRecord:
         for bins, time_ns in ((self._ttft, ttft_ns(sums)), (self._tpot, tpot_ns(sums))):
             if time_ns is not None:
                 bins.add(time_ns)
-        self._gap.add_all(chunk_gaps_ns(sums))
+        self._gap.add_all(chunk_gaps_ns(sums).tolist())
 
     def lines(self) -> Mapping[str, bytes]:
         """The lines of each family that has some, by its name; kept until something is counted."""

@@ -22,7 +22,8 @@ never 0. Pooled figures weigh every verify step alike; intervals resample conver
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from itertools import zip_longest
 
 import numpy as np
 
@@ -45,12 +46,19 @@ def clustered(requests: Requests, row: Callable[[RequestSums], Sequence[float]])
     Returns:
         Shape (conversations, values of a row): the units that are resampled.
     """
-    sums: dict[tuple[str, str], FloatArray] = {}
-    for request in requests:
-        values = np.asarray(row(request), dtype=np.float64)
-        unit = request.conversation
-        sums[unit] = sums[unit] + values if unit in sums else values
-    return np.stack(list(sums.values())) if sums else np.zeros((0, 1))
+    return summed([request.conversation for request in requests], list(map(row, requests)))
+
+
+def summed(units: Sequence[Hashable], rows: Sequence[Sequence[float | None]]) -> FloatArray:
+    """``rows`` added up by unit, units in order of appearance: shape (units, values of a row)."""
+    if not units:
+        return np.zeros((0, 1))
+    numbers: dict[Hashable, int] = {}
+    owners = [numbers.setdefault(unit, len(numbers)) for unit in units]
+    values = np.array(rows, dtype=np.float64)
+    sums = np.zeros((len(numbers), values.shape[1]))
+    np.add.at(sums, owners, values)
+    return sums
 
 
 def as_estimate(interval: Interval | None, *, unit: str, evidence: Evidence) -> Estimate | None:
@@ -180,11 +188,7 @@ def histogram(requests: Requests) -> tuple[int, ...] | None:
     if weakest(requests) < Evidence.HISTOGRAM:
         return None
     seen = [request.histogram for request in requests if request.histogram is not None]
-    longest = max((len(counts) for counts in seen), default=0)
-    pooled = np.zeros(longest, dtype=np.int64)
-    for counts in seen:
-        pooled[: len(counts)] += np.asarray(counts, dtype=np.int64)
-    return tuple(int(count) for count in pooled)
+    return tuple(map(sum, zip_longest(*seen, fillvalue=0)))
 
 
 def survival(requests: Requests) -> tuple[float, ...] | None:
@@ -225,11 +229,8 @@ def _at_risk(requests: Requests) -> tuple[int, ...] | None:
         return None
     deepest = len(counts) - 1
     if weakest(requests) is Evidence.STEPS:
-        total = np.zeros(deepest, dtype=np.int64)
-        for request in requests:
-            if request.at_risk is not None:
-                total[: len(request.at_risk)] += np.asarray(request.at_risk, dtype=np.int64)
-        return tuple(int(risk) for risk in total)
+        seen = [request.at_risk for request in requests if request.at_risk is not None]
+        return tuple(map(sum, zip_longest(*seen, fillvalue=0)))
     full = all(
         request.drafted is not None and request.drafted == (request.verify_steps or 0) * deepest
         for request in requests

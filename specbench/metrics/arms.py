@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
+from specbench.metrics.forwards import Forwards, forwards_of
 from specbench.metrics.sums import RequestSums, complete_sums
 from specbench.trace import ArmRun, RequestTrace
 
@@ -26,7 +28,7 @@ class ArmKey:
     point_id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Arm:
     """All blocks of one arm. ``requests`` holds the sums of its complete requests."""
 
@@ -38,6 +40,11 @@ class Arm:
     def measured(self) -> tuple[RequestTrace, ...]:
         """Every request but the warm-up, failed ones included."""
         return tuple(t for run in self.runs for t in run.requests if not t.warmup)
+
+    @cached_property
+    def forwards(self) -> Forwards:
+        """The forwards behind its complete requests' steps."""
+        return forwards_of(self.requests, alone=self.key.cell.batch_size == 1)
 
 
 def key_of(run: ArmRun) -> ArmKey:

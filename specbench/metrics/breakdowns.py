@@ -28,10 +28,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from specbench.columns import IntArray
 from specbench.estimate import Evidence
 from specbench.metrics.acceptance import by_category, clustered, weakest
 from specbench.metrics.stats import LEAST_REQUESTS, FloatArray, log_linear
-from specbench.metrics.step_columns import IntArray, StepColumns, step_columns
+from specbench.metrics.step_columns import StepColumns, step_columns
 from specbench.metrics.sums import RequestSums
 
 Counts = Callable[[RequestSums], tuple[int, int]]  # hits and steps of a request

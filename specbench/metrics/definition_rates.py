@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
+from specbench.columns import IntArray
 from specbench.metrics.acceptance import accept_length, accept_rate_node, conditional, survival
 from specbench.metrics.ledger import Definition, LedgerTotals
 from specbench.metrics.sums import RequestSums
@@ -26,6 +29,19 @@ def rates(requests: Sequence[RequestSums], totals: LedgerTotals) -> tuple[Defini
             field="draft acceptance rate, per cent",
             value=100 * node.value if node else None,
             why="accepted / drafted, as our accept_rate_node (a chain's nodes are its depth)",
+        ),
+        Definition(
+            tool="vLLM V0",
+            field="system efficiency",
+            value=(sum(a) + sum(v)) / (sum(v) * (totals.depth + 1)) if totals.depth else None,
+            why="tokens emitted / most that the steps could emit, (accepted + 1) / (num_steps + 1)",
+        ),
+        Definition(
+            tool="vLLM V0",
+            field="draft acceptance rate",
+            value=None,
+            why="it counted drafts after a rejection, too, where the target agreed with them: no "
+            "trace of another engine holds that",
         ),
         Definition(
             tool="NeMo AutoModel",
@@ -114,7 +130,8 @@ def positions(requests: Sequence[RequestSums], totals: LedgerTotals) -> tuple[De
             tool="vLLM",
             field="per-position acceptance rate",
             value=survival(requests),
-            why="unconditional, as our survival",
+            why="unconditional, as our survival; all steps are the denominator, so it is low at "
+            "positions that a step with fewer drafts never had",
         ),
         Definition(
             tool="specbench",
@@ -137,10 +154,8 @@ def positions(requests: Sequence[RequestSums], totals: LedgerTotals) -> tuple[De
     )
 
 
-def _chunk_survival(chunks: tuple[tuple[int, ...], ...] | None) -> tuple[float, ...]:
+def _chunk_survival(chunks: tuple[IntArray, ...] | None) -> tuple[float, ...]:
     """Share of chunks that hold at least 1, 2, ... tokens."""
-    sizes = [size for chunk in chunks or () for size in chunk]
-    longest = max(sizes, default=0)
-    return tuple(
-        sum(size >= least for size in sizes) / len(sizes) for least in range(1, longest + 1)
-    )
+    counts = np.bincount(np.concatenate(chunks)) if chunks else np.zeros(0)
+    reached = np.cumsum(counts[::-1])[::-1][1:]
+    return tuple((reached / counts.sum()).tolist())

@@ -21,26 +21,27 @@ from specbench.metrics.definition_rates import positions, rates
 from specbench.metrics.ledger import Definition as Definition
 from specbench.metrics.ledger import LedgerTotals, ledger_totals
 from specbench.metrics.ledger import Value as Value
-from specbench.metrics.sums import RequestSums, complete_sums
-from specbench.trace import ArmRun
+from specbench.metrics.sums import RequestSums
 
 OURS = "ours: 1 + accepted / verify steps, pooled"
 
 
-def definitions(runs: Sequence[ArmRun], spec: SpecConfig | None = None) -> tuple[Definition, ...]:
+def definitions(
+    requests: Sequence[RequestSums], spec: SpecConfig | None = None
+) -> tuple[Definition, ...]:
     """Every tool's accept length and acceptance rate for the complete requests of one arm.
 
     Args:
-        runs: blocks of one arm.
+        requests: of one arm.
         spec: its point; without it the deepest and widest step seen stand for the configured ones.
 
     >>> from specbench.metrics.example import run_of, trace_of
+    >>> from specbench.metrics.sums import complete_sums
     >>> run = run_of(trace_of([3, 2, 0, 1], depth=3), trace_of([0, 0], depth=3, name="B"))
-    >>> {row.value for row in definitions([run]) if row.tool == "specdec_bench"
+    >>> {row.value for row in definitions(complete_sums([run])) if row.tool == "specdec_bench"
     ...  and row.field == "Average_AL"}
     {1.6}
     """
-    requests = complete_sums(runs)
     totals = ledger_totals(requests, spec)
     if totals is None:
         return ()
@@ -203,8 +204,8 @@ def _output_per_step(totals: LedgerTotals) -> tuple[Definition, ...]:
 def _from_chunks(totals: LedgerTotals) -> tuple[Definition, ...]:
     """Tools that see deliveries only: a chunk is taken for a step."""
     chunks = totals.chunks
-    means = [sum(c) / len(c) for c in chunks] if chunks else []
-    later = [(sum(c) - 1) / (len(c) - 1) for c in chunks if len(c) > 1] if chunks else []
+    means = [float(c.sum() / len(c)) for c in chunks] if chunks else []
+    later = [float((c.sum() - 1) / (len(c) - 1)) for c in chunks if len(c) > 1] if chunks else []
     above = [value for value in later if value > 1]
     scope = sum(above) / len(above) if above else None
     return (

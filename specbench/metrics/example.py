@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 from specbench.estimate import Evidence
 from specbench.request import Request
@@ -17,18 +18,21 @@ def trace_of(
     depth: int,
     drafted: int | None = None,
     name: str = "A",
-    step_ms: float = 10.0,
+    step_ms: float | Sequence[float] = 10.0,
+    first_step: int = 0,
 ) -> RequestTrace:
     """A request at batch 1 whose verify steps accepted ``accepted``, nothing trimmed.
 
-    The prefill delivers one token 20 ms after sending; then each step takes ``step_ms`` and
-    delivers accepted + 1. ``drafted`` nodes are verified per step (``depth``, a chain, by default).
+    The prefill delivers one token 20 ms after sending; then each step takes ``step_ms`` (one for
+    all, or one each) and delivers accepted + 1. ``drafted`` nodes are verified per step
+    (``depth``, a chain, by default). ``first_step`` is the number of the first forward.
     """
-    ns = round(step_ms * MS)
+    each = [step_ms] * len(accepted) if isinstance(step_ms, int | float) else step_ms
+    took = [round(ms * MS) for ms in each]
     nodes = depth if drafted is None else drafted
     steps = tuple(
         StepTrace(
-            batch_step=index,
+            batch_step=first_step + index,
             batch=1,
             committed=10,
             drafted=nodes,
@@ -37,12 +41,12 @@ def trace_of(
             emitted=kept + 1,
             verify_ns=ns,
         )
-        for index, kept in enumerate(accepted)
+        for index, (kept, ns) in enumerate(zip(accepted, took, strict=True))
     )
-    first = 20 * MS
+    ends = accumulate(took, initial=20 * MS)
     chunks = tuple(
-        Chunk(at_ns=first + index * ns, tokens=tokens)
-        for index, tokens in enumerate((1, *(kept + 1 for kept in accepted)))
+        Chunk(at_ns=at_ns, tokens=tokens)
+        for at_ns, tokens in zip(ends, (1, *(kept + 1 for kept in accepted)), strict=True)
     )
     return RequestTrace(
         request=Request(request_id=name, prompt=name, prompt_id=name),

@@ -7,13 +7,14 @@ overloaded server look good. On a schedule (open loop) its first token is timed 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from specbench.errors import ConfigError
 from specbench.metrics.arms import Arm
 from specbench.metrics.latency import NS_PER_MS, tpot_ns
 from specbench.metrics.stats import Interval, wilson
-from specbench.metrics.sums import RequestSums, is_complete, sums_of
+from specbench.metrics.sums import RequestSums
 
 NS_PER_S = 1e9
 NAMES = ("ttft", "tpot", "e2e")
@@ -62,6 +63,18 @@ def parse_objectives(text: str) -> Objectives:
     return Objectives(**{f"{name}_ms": ms for name, ms in found.items()})
 
 
+def check_latency(slo: str | None, reader_tok_s: float | None) -> None:
+    """Refuse ``--slo`` and ``--reader-rate`` that say nothing, before anything runs.
+
+    Raises:
+        ConfigError: as :func:`parse_objectives`, or the reader reads nothing.
+    """
+    if slo is not None:
+        parse_objectives(slo)
+    if reader_tok_s is not None and not 0 < reader_tok_s < math.inf:
+        raise ConfigError(f"--reader-rate {reader_tok_s}.", expected="Tokens per second.")
+
+
 def _ms(value: str, text: str) -> float:
     for unit in ("us", "ms", "s"):
         if value.endswith(unit):
@@ -80,8 +93,7 @@ def goodput(arm: Arm, objectives: Objectives, *, open_loop: bool) -> Goodput | N
     A request whose tokens all came at once has no time per token, and meets that objective.
     """
     measured = arm.measured
-    sums = [sums_of(trace) for trace in measured if is_complete(trace)]
-    met = sum(_met(request, objectives, open_loop) for request in sums)
+    met = sum(_met(request, objectives, open_loop) for request in arm.requests)
     share = wilson(met, len(measured))
     seconds = sum(run.wall_ns for run in arm.runs) / NS_PER_S
     if share is None:

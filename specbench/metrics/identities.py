@@ -150,7 +150,8 @@ def _conditional_product(requests: Sequence[RequestSums]) -> Iterable[Residual]:
 def _one_depth(requests: Sequence[RequestSums]) -> bool:
     if weakest(requests) is not Evidence.STEPS:
         return True
-    return len({step.depth for request in requests for step in request.trace.steps}) == 1
+    depths = [request.steps.column("depth") for request in requests if request.steps]
+    return bool(depths) and all((depth == depths[0][0]).all() for depth in depths)
 
 
 def merged_deliveries(requests: Sequence[RequestSums]) -> float | None:

@@ -7,12 +7,14 @@ decode time over its tokens. Neither is called ITL, a word that tools use for bo
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
+from specbench.columns import IntArray
 from specbench.metrics.stats import percentile
-from specbench.metrics.sums import RequestSums, deliveries_of
+from specbench.metrics.sums import RequestSums
 from specbench.trace import RequestTrace
 
 NS_PER_MS = 1e6
@@ -87,17 +89,16 @@ def tpot_is_exact(requests: Iterable[RequestSums]) -> bool:
     return all(request.first_tokens is not None for request in requests if request.deliveries)
 
 
-def chunk_gaps_ns(request: RequestSums) -> tuple[int, ...]:
-    """Times between successive non-empty deliveries."""
-    times = [chunk.at_ns for chunk in deliveries_of(request.trace)]
-    return tuple(after - before for before, after in itertools.pairwise(times))
+def chunk_gaps_ns(request: RequestSums) -> IntArray:
+    """Times between successive non-empty deliveries, shape (deliveries - 1,)."""
+    return np.diff(request.arrived.at_ns)
 
 
 def latency(requests: Sequence[RequestSums]) -> Latency:
     """All percentiles of ``requests``."""
     ttft = [ttft_ns(request) for request in requests]
     tpot = [tpot_ns(request) for request in requests]
-    gaps = [gap for request in requests for gap in chunk_gaps_ns(request)]
+    gaps = np.concatenate([*map(chunk_gaps_ns, requests), np.zeros(0, dtype=np.int64)])
     whole = [end_to_end_ns(request) for request in requests]
     lag = [schedule_lag_ns(request.trace) for request in requests]
     response = [response_ns(request) for request in requests]
@@ -106,8 +107,8 @@ def latency(requests: Sequence[RequestSums]) -> Latency:
         ttft_ms_p99=percentile_ms(ttft, 99),
         tpot_ms_p50=percentile_ms(tpot, 50),
         tpot_ms_p99=percentile_ms(tpot, 99),
-        chunk_gap_ms_p50=percentile_ms(gaps, 50),
-        chunk_gap_ms_p99=percentile_ms(gaps, 99),
+        chunk_gap_ms_p50=_ms(percentile(gaps, 50)),
+        chunk_gap_ms_p99=_ms(percentile(gaps, 99)),
         end_to_end_ms_p50=percentile_ms(whole, 50),
         end_to_end_ms_p99=percentile_ms(whole, 99),
         lag_ms_p50=percentile_ms(lag, 50),
@@ -119,5 +120,8 @@ def latency(requests: Sequence[RequestSums]) -> Latency:
 
 def percentile_ms(values_ns: Sequence[float | None], q: float) -> float | None:
     """The ``q``-th percentile in ms of what is known; None when nothing is."""
-    value = percentile([v for v in values_ns if v is not None], q)
-    return None if value is None else value / NS_PER_MS
+    return _ms(percentile([v for v in values_ns if v is not None], q))
+
+
+def _ms(value_ns: float | None) -> float | None:
+    return None if value_ns is None else value_ns / NS_PER_MS

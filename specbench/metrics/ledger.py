@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from specbench.columns import IntArray
 from specbench.config import SpecConfig
 from specbench.estimate import Evidence
 from specbench.metrics.acceptance import weakest
-from specbench.metrics.sums import RequestSums, deliveries_of
+from specbench.metrics.sums import RequestSums
 
 Value = float | tuple[float | None, ...] | Mapping[str, float] | None
 
@@ -36,7 +37,7 @@ class LedgerTotals:
     steps: tuple[int, ...]
     accepted: tuple[int, ...]
     drafted: tuple[int, ...] | None
-    chunks: tuple[tuple[int, ...], ...] | None
+    chunks: tuple[IntArray, ...] | None
     depth: int
     nodes: int
 
@@ -57,8 +58,8 @@ def ledger_totals(requests: Sequence[RequestSums], spec: SpecConfig | None) -> L
     if len(known) < len(requests) or not steps or weakest(requests) < Evidence.TOTALS:
         return None
     drafted = [r.drafted for r in known if r.drafted is not None]
-    chunks = [tuple(c.tokens for c in deliveries_of(r.trace) if c.tokens) for r in known]
-    whole = all(sum(c) == r.completion for c, r in zip(chunks, known, strict=True))
+    chunks = [r.arrived.tokens[r.arrived.tokens > 0] for r in known]
+    whole = all(c.sum() == r.completion for c, r in zip(chunks, known, strict=True))
     deepest = max((len(r.histogram) - 1 for r in known if r.histogram), default=0)
     widest = max(
         (-(-r.drafted // r.verify_steps) for r in known if r.drafted and r.verify_steps), default=0

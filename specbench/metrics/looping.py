@@ -46,12 +46,10 @@ def output_before_end(trace: RequestTrace, end_ids: Sequence[int] = ()) -> list[
         words = trace.text.split()
         return list(words) if words else None
     ends = {*end_ids, *trace.request.sampling.stop_token_ids}
-    kept: list[Hashable] = []
-    for token in trace.output_ids:
-        if token in ends:
-            break
-        kept.append(token)
-    return kept
+    kept: list[Hashable] = list(trace.output_ids)
+    if ends.isdisjoint(trace.output_ids):
+        return kept
+    return kept[: next(at for at, token in enumerate(kept) if token in ends)]
 
 
 def is_looping(trace: RequestTrace, end_ids: Sequence[int] = ()) -> bool | None:

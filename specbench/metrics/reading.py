@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from specbench.metrics.stats import FloatArray, percentile
-from specbench.metrics.sums import RequestSums, deliveries_of
+from specbench.metrics.sums import RequestSums
 
 NS_PER_S = 1e9
 
@@ -74,11 +74,10 @@ def stalled_s(request: RequestSums, tok_s: float) -> float | None:
 
 def _stream(request: RequestSums) -> tuple[FloatArray, FloatArray] | None:
     """Seconds since the first delivery, and tokens, of each delivery."""
-    chunks = deliveries_of(request.trace)
-    if not chunks or any(chunk.tokens is None for chunk in chunks):
+    chunks = request.arrived
+    if not chunks or not chunks.all_said:
         return None
-    at = np.array([chunk.at_ns - chunks[0].at_ns for chunk in chunks], dtype=np.float64)
-    return at / NS_PER_S, np.array([chunk.tokens for chunk in chunks], dtype=np.float64)
+    return (chunks.at_ns - chunks.at_ns[0]) / NS_PER_S, chunks.tokens.astype(np.float64)
 
 
 def _stall_free(at: FloatArray, tokens: FloatArray) -> float | None:

@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from specbench.columns import IntArray
 from specbench.metrics.sums import RequestSums
-
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,22 +37,25 @@ def step_columns(requests: Sequence[RequestSums]) -> StepColumns:
     Output position follows from the length at the request's first step, when the prefill's token
     was there.
     """
-    seen = [request for request in requests if request.trace.steps]
+    seen = [request for request in requests if request.steps]
     numbers: dict[tuple[str, str], int] = {}
-    counts = np.array([len(request.trace.steps) for request in seen], dtype=np.int64)
+    counts = np.array([len(request.steps) for request in seen], dtype=np.int64)
     each = [numbers.setdefault(request.conversation, len(numbers)) for request in seen]
-    starts = [request.trace.steps[0].committed for request in seen]
     turns = [request.trace.request.turn + 1 for request in seen]
-    steps = [step for request in seen for step in request.trace.steps]
-    context = np.array([step.committed for step in steps], dtype=np.int64)
+
+    def column(name: str) -> IntArray:
+        found = [request.steps.column(name) for request in seen]
+        return np.concatenate(found) if found else np.zeros(0, dtype=np.int64)
+
+    context = column("committed")
     before = np.cumsum(counts) - counts
     return StepColumns(
         units=len(numbers),
         unit=np.repeat(np.array(each, dtype=np.int64), counts),
         context=context,
-        output=context - np.repeat(np.array(starts, dtype=np.int64), counts) + 1,
-        cycle=np.arange(len(steps), dtype=np.int64) - np.repeat(before, counts) + 1,
+        output=context - np.repeat(context[before], counts) + 1,
+        cycle=np.arange(len(context), dtype=np.int64) - np.repeat(before, counts) + 1,
         turn=np.repeat(np.array(turns, dtype=np.int64), counts),
-        depth=np.array([step.depth for step in steps], dtype=np.int64),
-        accepted=np.array([step.accepted for step in steps], dtype=np.int64),
+        depth=column("depth"),
+        accepted=column("accepted"),
     )

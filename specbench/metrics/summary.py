@@ -169,13 +169,13 @@ def ledger_of(
     if not point and (best := summarise(given, arms).headline.arm) is not None:
         key = best.key
     arm = arms[key]
-    return key, definitions(arm.runs, given.points[key.point_id]), token_account(arm.requests)
+    return key, definitions(arm.requests, given.points[key.point_id]), token_account(arm.requests)
 
 
 def _ledger(best: Best, arms: Mapping[ArmKey, Arm]) -> tuple[Definition, ...]:
     if best.arm is None:
         return ()
-    return definitions(arms[best.arm.key].runs, best.arm.spec)
+    return definitions(arms[best.arm.key].requests, best.arm.spec)
 
 
 def judge_all(

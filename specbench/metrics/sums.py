@@ -6,12 +6,15 @@ is None. Nothing is guessed here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+import numpy as np
+
+from specbench.columns import COUNTS, PARTS, Chunks, Steps
 from specbench.estimate import Evidence
 from specbench.request import Request
-from specbench.trace import ArmRun, Chunk, Finish, RequestTrace, StepTrace
+from specbench.trace import ArmRun, Finish, RequestTrace
 
 PromptKey = tuple[str, str, int]
 
@@ -20,6 +23,7 @@ PromptKey = tuple[str, str, int]
 class RequestSums:
     """Sums over one request's deliveries and verify steps.
 
+    ``arrived`` are the deliveries that brought something, ``steps`` the steps, both as columns.
     ``completion`` counts output tokens, the prefill's included. ``first_tokens`` is what the
     first delivery held. ``drafted``, ``depth`` and ``accepted`` are sums over ``verify_steps``
     steps, before trimming; ``emitted`` is after it. ``histogram[j]`` counts steps that accepted
@@ -30,6 +34,9 @@ class RequestSums:
     trace: RequestTrace
     block: int
     evidence: Evidence
+    arrived: Chunks
+    steps: Steps
+    prompt: PromptKey
     completion: int | None
     deliveries: int
     first_ns: int | None
@@ -52,7 +59,7 @@ class RequestSums:
     @property
     def conversation(self) -> tuple[str, str]:
         """What is resampled as one: the turns of a conversation are not independent."""
-        return prompt_key(self.trace.request)[:2]
+        return self.prompt[:2]
 
     @property
     def decode_ns(self) -> int | None:
@@ -89,20 +96,13 @@ def complete_sums(runs: Iterable[ArmRun]) -> tuple[RequestSums, ...]:
     )
 
 
-def deliveries_of(trace: RequestTrace) -> tuple[Chunk, ...]:
-    """The chunks that brought something: text, or a positive number of tokens."""
-    return tuple(chunk for chunk in trace.chunks if chunk.text or chunk.tokens)
-
-
-def completion_tokens(trace: RequestTrace) -> int | None:
+def _completion(trace: RequestTrace, arrived: Chunks) -> int | None:
     """Output tokens: as the server said, else counted from ids, else from its chunks."""
     if trace.usage.completion_tokens is not None:
         return trace.usage.completion_tokens
     if trace.output_ids is not None:
         return len(trace.output_ids)
-    counts = [chunk.tokens for chunk in deliveries_of(trace)]
-    known = [count for count in counts if count is not None]
-    return sum(known) if known and len(known) == len(counts) else None
+    return int(arrived.tokens.sum()) if len(arrived) and arrived.all_said else None
 
 
 def sums_of(trace: RequestTrace, *, block: int = 0) -> RequestSums:
@@ -113,47 +113,44 @@ def sums_of(trace: RequestTrace, *, block: int = 0) -> RequestSums:
     >>> a.verify_steps, a.accepted, a.completion, a.histogram, a.at_risk
     (4, 6, 11, (1, 1, 1, 1), (4, 3, 2))
     """
-    arrived = deliveries_of(trace)
-    completion = completion_tokens(trace)
+    arrived = Chunks.of(trace.chunks).delivered
+    completion = _completion(trace, arrived)
     seen = RequestSums(
         trace=trace,
         block=block,
         evidence=Evidence.NONE,
+        arrived=arrived,
+        steps=Steps.of(trace.steps),
+        prompt=prompt_key(trace.request),
         completion=completion,
         deliveries=len(arrived),
         first_ns=arrived[0].at_ns if arrived else None,
         last_ns=arrived[-1].at_ns if arrived else None,
         first_tokens=arrived[0].tokens if arrived else None,
     )
-    if trace.evidence is Evidence.STEPS and (trace.steps or completion in (0, 1)):
-        return _with_steps(seen, trace.steps)
+    if trace.evidence is Evidence.STEPS and (seen.steps or completion in (0, 1)):
+        return _with_steps(seen)
     return _with_usage(seen)
 
 
-def _with_steps(seen: RequestSums, steps: Sequence[StepTrace]) -> RequestSums:
-    deepest = max((step.depth for step in steps), default=0)
-    histogram, at_risk = [0] * (deepest + 1), [0] * deepest
-    drafted = depth = accepted = emitted = step_ns = 0
-    for step in steps:
-        histogram[step.accepted] += 1
-        for level in range(min(step.depth, step.accepted + 1)):
-            at_risk[level] += 1
-        drafted += step.drafted
-        depth += step.depth
-        accepted += step.accepted
-        emitted += step.emitted
-        step_ns += step.wall_ns
+def _with_steps(seen: RequestSums) -> RequestSums:
+    steps = seen.steps
+    total = dict(zip(COUNTS, steps.table.sum(axis=1).tolist(), strict=True))
+    depth, accepted = steps.column("depth"), steps.column("accepted")
+    deepest = int(depth.max(initial=0))
+    reached = np.bincount(np.minimum(depth, accepted + 1), minlength=deepest + 1)
+    at_risk = np.cumsum(reached[::-1])[::-1][1:]
     return replace(
         seen,
         evidence=Evidence.STEPS,
         verify_steps=len(steps),
-        drafted=drafted,
-        depth=depth,
-        accepted=accepted,
-        emitted=emitted,
-        histogram=tuple(histogram),
-        at_risk=tuple(at_risk),
-        step_ns=step_ns or None,
+        drafted=total["drafted"],
+        depth=total["depth"],
+        accepted=total["accepted"],
+        emitted=total["emitted"],
+        histogram=tuple(np.bincount(accepted, minlength=deepest + 1).tolist()),
+        at_risk=tuple(at_risk.tolist()),
+        step_ns=sum(total[part] for part in PARTS) or None,
     )
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from specbench.estimate import Estimate
 from specbench.metrics.acceptance import as_estimate, clustered, weakest
 from specbench.metrics.arms import Arm
+from specbench.metrics.forwards import Forwards
 from specbench.metrics.latency import NS_PER_MS, end_to_end_ns
 from specbench.metrics.stats import log_linear
 from specbench.metrics.sums import RequestSums
-from specbench.trace import StepTrace
 
 NS_PER_S = 1e9
 
@@ -57,8 +59,11 @@ def output_tok_s(arm: Arm, category: str | None = None) -> Estimate | None:
 def _window_shares(arm: Arm) -> dict[int, float]:
     """Seconds of its block's window for each request, by identity, in proportion to its flight."""
     shares: dict[int, float] = {}
+    by_block: dict[int, list[RequestSums]] = {}
+    for request in arm.requests:
+        by_block.setdefault(request.block, []).append(request)
     for run in arm.runs:
-        inside = [r for r in arm.requests if r.block == run.block]
+        inside = by_block.get(run.block, [])
         flights = [float(end_to_end_ns(r) or 0) for r in inside]
         total = sum(flights)
         if total > 0:
@@ -67,21 +72,14 @@ def _window_shares(arm: Arm) -> dict[int, float]:
     return shares
 
 
-def full_batch_forwards(arm: Arm, category: str | None = None) -> list[StepTrace]:
-    """One step of each forward that ran at the arm's whole batch.
-
-    The steps of one forward carry the same wall time, which is counted once (semantics.md 7, 8).
-    At batch size 1 no forward is shared.
-    """
-    size = arm.key.cell.batch_size
-    forwards: dict[tuple[int, int, int], StepTrace] = {}
-    for index, request in enumerate(arm.requests):
-        if category is None or request.category == category:
-            alone = index if size == 1 else 0
-            for step in request.trace.steps:
-                if step.batch == size and step.wall_ns > 0:
-                    forwards[request.block, step.batch_step, alone] = step
-    return list(forwards.values())
+def full_batch_forwards(arm: Arm, category: str | None = None) -> Forwards:
+    """The forwards that ran at the arm's whole batch, at batch size 1 those of a category."""
+    seen = arm.forwards
+    kept = seen.batch == arm.key.cell.batch_size
+    if category is not None:
+        inside = [request.category == category for request in arm.requests]
+        kept &= np.array(inside, dtype=np.bool_)[seen.request]
+    return seen.where(kept)
 
 
 def step_split(arm: Arm, category: str | None = None) -> StepSplit | None:
@@ -89,15 +87,15 @@ def step_split(arm: Arm, category: str | None = None) -> StepSplit | None:
     if category is not None and arm.key.cell.batch_size != 1:
         return None
     forwards = full_batch_forwards(arm, category)
-    if not forwards:
+    if not len(forwards):
         return None
-    scale = len(forwards) * NS_PER_MS
+    draft, extend, verify, other = forwards.parts.sum(axis=1) / (len(forwards) * NS_PER_MS)
     return StepSplit(
         forwards=len(forwards),
-        draft_ms=sum(step.draft_ns for step in forwards) / scale,
-        extend_ms=sum(step.extend_ns for step in forwards) / scale,
-        verify_ms=sum(step.verify_ns for step in forwards) / scale,
-        other_ms=sum(step.other_ns for step in forwards) / scale,
+        draft_ms=float(draft),
+        extend_ms=float(extend),
+        verify_ms=float(verify),
+        other_ms=float(other),
     )
 
 

@@ -7,7 +7,7 @@ warmup_in_window    warning  warm-up requests ran inside the measured window
 cold_graphs         warning  the first forward of a batch size took over 4 times the usual time,
                              and over 20 ms more: kernels or graphs were made in the window
 other_traffic       warning  steps ran with more requests than this run had in flight
-machine_drift       warning  the arm's step time moved by over a quarter between blocks
+machine_drift       warning  the arm's step time moved by over a quarter between parts of the run
 within_noise_floor  note     the speedup lies inside what plain decoding shows against itself
 noise_floor_biased  warning  plain decoding differs from itself, by more than chance allows
 =================== ======== ===================================================================
@@ -20,19 +20,22 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+import numpy as np
+
 from specbench.config import SpecConfig
 from specbench.estimate import Caveat, Estimate, Severity
 from specbench.metrics.arms import Arm
+from specbench.metrics.forwards import Forwards
 from specbench.metrics.power import half_width
 from specbench.metrics.stats import percentile
+from specbench.metrics.throughput import full_batch_forwards
 
 COLD_GRAPH = 4.0
 COLD_GRAPH_NS = 20_000_000
 LEAST_FORWARDS = 30
 DRIFT = 0.25
+STRETCHES = 4
 CHANCE = 1.7  # 95 % half widths: a normal error exceeds them in 1 of 1,100 comparisons
-
-Forward = tuple[int, int, int, int]  # block, number, batch, time
 
 
 def window_caveats(
@@ -40,10 +43,9 @@ def window_caveats(
 ) -> Iterable[Caveat]:
     """What happened in the windows of ``arm``; ``noise`` is the A/A comparison of its cell."""
     yield from _warmup(arm)
-    forwards = _forwards(arm)
-    yield from _cold_graphs(forwards)
-    yield from _traffic(arm, forwards)
-    yield from _drift(arm, forwards)
+    yield from _cold_graphs(arm.forwards)
+    yield from _traffic(arm)
+    yield from _drift(arm)
     yield from _floor(spec, speedup, noise)
 
 
@@ -57,23 +59,11 @@ def _warmup(arm: Arm) -> Iterable[Caveat]:
         )
 
 
-def _forwards(arm: Arm) -> list[Forward]:
-    """Every forward of the arm once, in order."""
-    found = {
-        (request.block, step.batch_step): (step.batch, step.wall_ns)
-        for request in arm.requests
-        for step in request.trace.steps
-        if step.wall_ns > 0
-    }
-    return [(block, number, *found[block, number]) for block, number in sorted(found)]
-
-
-def _cold_graphs(forwards: list[Forward]) -> Iterable[Caveat]:
-    by_batch: dict[int, list[int]] = {}
-    for _, _, batch, ns in forwards:
-        by_batch.setdefault(batch, []).append(ns)
-    for batch, times in sorted(by_batch.items()):
-        usual = percentile([float(ns) for ns in times[1:]], 50)
+def _cold_graphs(forwards: Forwards) -> Iterable[Caveat]:
+    wall_ns = forwards.wall_ns
+    for batch in np.unique(forwards.batch):
+        times = wall_ns[forwards.batch == batch]
+        usual = percentile(times[1:], 50)
         if usual is None or len(times) < LEAST_FORWARDS:
             continue
         if times[0] > max(COLD_GRAPH * usual, usual + COLD_GRAPH_NS):
@@ -85,27 +75,31 @@ def _cold_graphs(forwards: list[Forward]) -> Iterable[Caveat]:
             return
 
 
-def _traffic(arm: Arm, forwards: list[Forward]) -> Iterable[Caveat]:
-    most = arm.key.cell.batch_size
-    crowded = sum(batch > most for _, _, batch, _ in forwards)
+def _traffic(arm: Arm) -> Iterable[Caveat]:
+    most, batch = arm.key.cell.batch_size, arm.forwards.batch
+    crowded = int((batch > most).sum())
     if crowded:
         yield _warning(
             "other_traffic",
-            f"{crowded} of {len(forwards)} forwards ran more than the {most} requests of this run",
+            f"{crowded} of {len(batch)} forwards ran more than the {most} requests of this run",
         )
 
 
-def _drift(arm: Arm, forwards: list[Forward]) -> Iterable[Caveat]:
-    """Median time of the forwards at full batch, block against block."""
-    blocks: dict[int, list[float]] = {}
-    for block, _, batch, ns in forwards:
-        if batch == arm.key.cell.batch_size:
-            blocks.setdefault(block, []).append(float(ns))
-    medians = [percentile(ns, 50) or 0.0 for ns in blocks.values() if len(ns) >= LEAST_FORWARDS]
+def _drift(arm: Arm) -> Iterable[Caveat]:
+    """Median time of the forwards at full batch, one stretch of the run against another.
+
+    A stretch is a block, or some neighbouring ones where there are many: a few slow seconds are
+    no drift.
+    """
+    full = full_batch_forwards(arm)
+    wall_ns = full.wall_ns
+    stretches = np.array_split(np.unique(full.block), STRETCHES)
+    times = [wall_ns[np.isin(full.block, blocks)] for blocks in stretches if len(blocks)]
+    medians = [percentile(ns, 50) or 0.0 for ns in times if len(ns) >= LEAST_FORWARDS]
     if len(medians) > 1 and max(medians) > (1 + DRIFT) * min(medians):
         yield _warning(
             "machine_drift",
-            f"the median step took {min(medians) / 1e6:.2f} ms in one block and "
+            f"the median step took {min(medians) / 1e6:.2f} ms in one part of the run and "
             f"{max(medians) / 1e6:.2f} ms in another",
         )
 

@@ -41,6 +41,7 @@ ADVICE: Mapping[str, str] = {
     "gpu_throttled": "cool the GPU or cap its power, then measure again",
     "gpu_clocks_vary": "lock the clock (nvidia-smi -lgc)",
     "client_saturated": "compare with `specbench selftest`; fewer requests in flight, or uvloop",
+    "verification_unused": "sweep a temperature above 0, or leave --verification out",
     "server_settings": "check the server's settings yourself",
 }
 

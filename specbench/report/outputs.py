@@ -21,12 +21,14 @@ class ShownStep:
 
     ``accepted`` drafts, then the bonus token; ``emitted`` of them reached the user (fewer when a
     stop cut the step); ``depth`` is how deep was drafted. The prefill's token has depth None.
+    ``rejected`` is what the drafts after the accepted ones said, None where it was not kept.
     """
 
     text: str
     emitted: int | None
     accepted: int
     depth: int | None
+    rejected: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,14 +69,27 @@ def shown_outputs(summary: Summary, runs: Sequence[ArmRun]) -> tuple[ShownOutput
     return tuple(sorted(found, key=lambda one: one.category)[:MOST_OUTPUTS])
 
 
+def can_be_shown(trace: RequestTrace) -> bool:
+    """True for a complete request each of whose steps came in a delivery of its own."""
+    return is_complete(trace) and len(trace.chunks) == len(trace.steps) + 1
+
+
 def _shown(point: str, trace: RequestTrace) -> ShownOutput | None:
-    if not is_complete(trace) or len(trace.chunks) != len(trace.steps) + 1:
+    if not can_be_shown(trace):
         return None
     first, *later = trace.chunks
     steps = [ShownStep(text=first.text, emitted=first.tokens, accepted=0, depth=None)]
+    kept = trace.rejected
+    texts = [one.text for one in kept] if kept else [None for _ in later]
     steps += [
-        ShownStep(text=chunk.text, emitted=step.emitted, accepted=step.accepted, depth=step.depth)
-        for chunk, step in zip(later, trace.steps, strict=True)
+        ShownStep(
+            text=chunk.text,
+            emitted=step.emitted,
+            accepted=step.accepted,
+            depth=step.depth,
+            rejected=text,
+        )
+        for chunk, step, text in zip(later, trace.steps, texts, strict=True)
     ]
     asked = trace.request
     text = asked.messages[-1].content if asked.messages else asked.prompt or ""

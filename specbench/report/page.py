@@ -79,9 +79,10 @@ def asset(name: str) -> str:
 
 def head(title: str) -> str:
     """The head of the page: its style, and a policy that lets nothing else in or out."""
-    script, style = (_hash(asset(name)) for name in ("report.js", "report.css"))
+    style = asset("steps.css") + asset("report.css")
+    script = _hash(asset("report.js"))
     policy = (
-        f"default-src 'none'; script-src '{script}'; style-src '{style}'; img-src data:; "
+        f"default-src 'none'; script-src '{script}'; style-src '{_hash(style)}'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
     return (
@@ -89,7 +90,7 @@ def head(title: str) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n'
-        f"<title>{escape(title)}</title>\n<style>{asset('report.css')}</style>"
+        f"<title>{escape(title)}</title>\n<style>{style}</style>"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
@@ -17,6 +18,13 @@ from specbench.report import wording
 
 MOST_ROWS = 16
 COLOURS = {Outcome.FASTER: "bold green", Outcome.SLOWER: "bold red"}
+
+
+def show(out: Path, summary: Summary, console: Console) -> None:
+    """The last screen: the summary, then the paths of what was written to ``out``."""
+    render(summary, console)
+    names = sorted(p.name for p in out.iterdir() if p.suffix in (".csv", ".md", ".html", ".png"))
+    console.print(f"\nWrote {out}/: {', '.join(names)}", markup=False, soft_wrap=True)
 
 
 def render(summary: Summary, console: Console) -> None:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterable
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from typing import Any
 
 from specbench.backends.base import Event, Finished
+from specbench.columns import STEP_FIELDS
 from specbench.config import SpecConfig
 from specbench.errors import BackendError
 from specbench.trace import Chunk, Finish, StepTrace
-
-# Read by name: dataclasses.asdict copies deeply, ten times as long, while the engine waits.
-_STEP_FIELDS = tuple(field.name for field in fields(StepTrace))
 
 
 class Outcome:
@@ -85,8 +83,9 @@ class Outcome:
         """The ``specbench`` field that ``return_steps`` asks for: steps, ids and counts."""
         finished = self.finished
         ids = finished.output_ids
+        # Read by name: dataclasses.asdict copies deeply, ten times as long, while the engine waits.
         return {
-            "steps": [{name: getattr(step, name) for name in _STEP_FIELDS} for step in self.steps],
+            "steps": [{name: getattr(step, name) for name in STEP_FIELDS} for step in self.steps],
             "output_ids": None if ids is None else list(ids),
             "usage": asdict(finished.usage),
         }

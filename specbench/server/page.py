@@ -11,6 +11,8 @@ from importlib.resources import files
 
 from aiohttp import web
 
+from specbench.report.page import asset
+
 _INLINE = re.compile(r"<(script|style)>(.*?)</\1>", re.DOTALL)
 
 
@@ -26,6 +28,7 @@ class Page:
 def load_page() -> Page:
     """Read the packaged file once, and name its inline parts by their hashes."""
     html = (files("specbench.server") / "assets" / "live.html").read_text(encoding="utf-8")
+    html = html.replace("/*{steps.css}*/", asset("steps.css"))
     hashes: dict[str, str] = {}
     for kind, text in _INLINE.findall(html):
         digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

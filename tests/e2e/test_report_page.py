@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from specbench.metrics.summary import SummaryInput
 from specbench.report.bundle import build
+from specbench.trace import Rejected, RequestTrace
 from tests.chrome import Tab, chromium
 from tests.programs import need
 from tests.unit.report.sample_runs import PROVENANCE, sample_input
@@ -19,7 +21,17 @@ ROWS = "document.querySelectorAll('#grid tbody tr').length"
 
 @pytest.fixture(scope="module")
 def given() -> SummaryInput:
-    return sample_input(requests=20)
+    made = sample_input(requests=20)
+    runs = tuple(
+        dataclasses.replace(run, requests=tuple(with_rejected(trace) for trace in run.requests))
+        for run in made.runs
+    )
+    return dataclasses.replace(made, runs=runs)
+
+
+def with_rejected(trace: RequestTrace) -> RequestTrace:
+    told = tuple(Rejected(ids=(i,), text=f" no{i}") for i in range(len(trace.steps)))
+    return dataclasses.replace(trace, rejected=told)
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +106,13 @@ def test_outputs_are_marked_step_by_step(page: Path) -> None:
         assert accepted > 0
         depth = 5 if "· k5 ·" in first else int(first.split("· k")[1][0])
         assert accepted + rejected == depth * (steps - 1)
+        gone = "[...document.querySelectorAll('#output .step s')].map(s => s.textContent)"
+        assert await tab.value(gone) == [f" no{i}" for i in range(steps - 1)]
+        look = "getComputedStyle(document.querySelector('#output .step {}')).{}"
+        assert await tab.value(look.format("s", "textDecorationLine")) == "line-through"
+        for name in ("color", "backgroundColor"):
+            colours = [await tab.value(look.format(tag, name)) for tag in ("s", "b")]
+            assert colours[0] != colours[1]
         box = "document.getElementById('which')"
         await tab.value(f"{box}.value = '4', {box}.dispatchEvent(new Event('change'))")
         assert await tab.value("document.getElementById('output').textContent") != first

@@ -41,6 +41,13 @@ def changed(*path: str, value: Any) -> dict[str, Any]:
     return run
 
 
+def test_a_second_plain_arm_is_not_another_run() -> None:
+    base = {"num_steps": 0, "topk": 1, "num_draft_tokens": 1}
+    plain = changed("points", value={"base": base, **RUN["points"]})
+    floor = changed("points", value={"base": base, **RUN["points"], "base-again": base})
+    assert fingerprint(floor) == fingerprint(plain) != fingerprint(RUN)
+
+
 @pytest.mark.parametrize(
     ("path", "topic", "answers"),
     [
@@ -51,6 +58,7 @@ def changed(*path: str, value: Any) -> dict[str, Any]:
         (("asked", "max_tokens"), "settings", True),
         (("provenance", "device", "dtype"), "dtype", True),
         (("provenance", "device", "capture_physical"), "capture", True),
+        (("provenance", "device", "tensor_parallel"), "ranks", True),
         (("provenance", "machine", "cpu"), "machine", False),
         (("asked", "engine", "threads"), "engine settings", False),
         (("facts", "backend"), "backend", False),

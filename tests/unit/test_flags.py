@@ -73,6 +73,12 @@ def test_fewer_requests_than_blocks_of_the_profile_take_fewer_blocks() -> None:
     assert flags.sweep_spec(_args("--requests", "1")).blocks == 1
 
 
+def test_blocks_that_are_asked_for_are_kept_at_every_batch_size() -> None:
+    profile, asked = flags.sweep_spec(_args()), flags.sweep_spec(_args("--blocks", "5"))
+    assert (profile.blocks_at(1), profile.blocks_at(4)) == (10, 2)
+    assert (asked.blocks_at(1), asked.blocks_at(4)) == (5, 5)
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [

@@ -1,16 +1,16 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
 import pytest
 
+from specbench.columns import STEP_FIELDS, steps_by_request
 from specbench.config import Arrival, SpecConfig
 from specbench.request import Message, Request, SamplingParams
 from specbench.rows import (
-    STEP_FIELDS,
     block_parts,
-    column_steps,
     dump,
     plain,
     request_row,
@@ -19,7 +19,7 @@ from specbench.rows import (
     step_columns,
     trace_row,
 )
-from specbench.trace import Chunk, Evidence, Finish, RequestTrace, StepTrace, Usage
+from specbench.trace import Chunk, Evidence, Finish, Rejected, RequestTrace, StepTrace, Usage
 
 ASKED = Request(
     request_id="a#0",
@@ -79,6 +79,14 @@ def test_a_trace_comes_back_whole() -> None:
     assert row_trace(row, ASKED, (STEP,)) == TRACE
 
 
+def test_drafts_that_were_rejected_come_back_with_their_text() -> None:
+    kept = dataclasses.replace(TRACE, rejected=(Rejected(ids=(3, 4), text=" \ud83d"),))
+    row = json.loads(dump(trace_row(kept, "k")))
+    assert row["rejected"] == [[[3, 4]], [" \ud83d"]]
+    assert row_trace(row, ASKED, (STEP,)) == kept
+    assert "rejected" not in trace_row(TRACE, "k")
+
+
 def test_what_was_not_said_is_not_written() -> None:
     bare = RequestTrace(
         request=ASKED,
@@ -100,11 +108,7 @@ def test_steps_are_columns() -> None:
     assert set(columns) == {"request", *STEP_FIELDS}
     assert columns["request"] == [0, 1]
     assert columns["ranks"] == [(0, 1), (0, 1)]
-    assert column_steps(json.loads(dump(columns)), 3) == [(STEP,), (STEP,), ()]
-    with pytest.raises(IndexError):
-        column_steps(columns, 1)
-    with pytest.raises(KeyError):
-        column_steps({"request": []}, 1)
+    assert steps_by_request(json.loads(dump(columns)), 3) == [(STEP,), (STEP,), ()]
 
 
 def test_a_request_that_is_known_is_not_written_again() -> None:

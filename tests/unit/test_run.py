@@ -47,6 +47,29 @@ def block_of(backend: FakeBackend, *, warmup: int = 0, batch_size: int = 2) -> A
     return arm
 
 
+class Shared(FakeBackend):
+    async def other_traffic(self) -> str:
+        assert self.in_flight == 0
+        return "someone else" if len(self.sent) == 5 else ""
+
+
+def test_others_on_the_server_are_held_against_the_block() -> None:
+    _, caveats = asyncio.run(
+        run_block(
+            Shared(),
+            spec=SpecConfig.chain(3),
+            workload="w",
+            temperature=0.0,
+            batch_size=2,
+            block=1,
+            requests=requests_of(5),
+            load=LoadConfig(),
+            warmup=0,
+        )
+    )
+    assert [(c.code, c.text) for c in caveats] == [("other_traffic", "someone else")]
+
+
 def test_a_block_holds_its_requests_without_the_warm_up() -> None:
     backend = FakeBackend()
     arm = block_of(backend, warmup=2)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from specbench import steps_file
+from specbench.columns import STEP_FIELDS, steps_by_request
 from specbench.errors import OutputError
-from specbench.rows import STEP_FIELDS, column_steps, step_columns
+from specbench.rows import step_columns
 from specbench.steps_file import StepsFile, write_steps
 from specbench.trace import StepTrace
 
@@ -33,8 +35,9 @@ def test_steps_come_back_block_by_block(tmp_path: Path, monkeypatch: pytest.Monk
     assert steps.count == 5
     for seq, rows in enumerate(sizes):
         columns = steps.columns(seq)
-        assert columns["committed"] == block(seq, rows)["committed"]
-        assert columns["ranks"] == block(seq, rows)["ranks"]
+        ends, ranks = columns["ranks"]
+        assert columns["committed"].tolist() == block(seq, rows)["committed"]
+        assert [ranks[a:b].tolist() for a, b in pairwise(ends)] == block(seq, rows)["ranks"]
     assert pq.ParquetFile(path).metadata.num_row_groups == 2
     assert list(tmp_path.iterdir()) == [path]
 
@@ -54,7 +57,7 @@ def test_large_times_keep_every_nanosecond(tmp_path: Path) -> None:
     )
     columns = {**block(0, 1), **{name: [getattr(step, name)] for name in STEP_FIELDS}}
     write_steps(tmp_path / "s.parquet", 1, [columns])
-    assert column_steps(StepsFile(tmp_path / "s.parquet").columns(0), 1) == [(step,)]
+    assert steps_by_request(StepsFile(tmp_path / "s.parquet").columns(0), 1) == [(step,)]
 
 
 def test_no_file_holds_no_blocks(tmp_path: Path) -> None:

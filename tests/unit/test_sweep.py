@@ -15,12 +15,15 @@ from prometheus_client.parser import text_string_to_metric_families
 from specbench.backends.base import BackendFacts
 from specbench.collectors import text
 from specbench.collectors.live import Recorder
+from specbench.conclude import read_caveats
+from specbench.config import EngineConfig
 from specbench.errors import ConfigError, UnreachableError, WorkloadError
 from specbench.prompts.prompt import Prompt
 from specbench.provenance import collect
 from specbench.store import RunDir
 from specbench.sweep import Job, SweepSpec, describe, plan_jobs, run_sweep
 from specbench.trace import ArmRun
+from specbench.verification import Verification
 from specbench.workload import Workload
 from tests.fakes import FakeBackend
 
@@ -72,12 +75,13 @@ def _sweep(
     watcher: Watcher,
     backend: FakeBackend | None = None,
     recorder: Recorder | None = None,
+    spec: SweepSpec = SPEC,
 ) -> None:
     asyncio.run(
         run_sweep(
-            SPEC,
+            spec,
             backend=backend or FakeBackend(),
-            points=SPEC.grid().points,
+            points=spec.grid().points,
             workloads=[workload_of()],
             run_dir=run_dir,
             observer=watcher,
@@ -110,6 +114,37 @@ def test_arms_of_a_cell_take_turns_and_none_always_goes_first() -> None:
     assert [j.block for j in first] == [0] * 4 + [1] * 4 + [2] * 4
     leaders = [first[i].point.point_id for i in (0, 4, 8)]
     assert len(set(leaders)) == 3
+
+
+@pytest.mark.parametrize(
+    ("waves", "batch_size", "blocks"), [(0, 8, 10), (2, 1, 10), (2, 2, 5), (2, 4, 2), (2, 64, 1)]
+)
+def test_blocks_are_short_but_fill_the_batch(waves: int, batch_size: int, blocks: int) -> None:
+    spec = dataclasses.replace(SPEC, requests=20, blocks=10, waves=waves, batch_sizes=(batch_size,))
+    assert spec.blocks_at(batch_size) == blocks
+    jobs = plan_jobs(spec, spec.grid().points[:2], [workload_of(prompts=20)])
+    assert len({job.block for job in jobs}) == blocks
+    for point in spec.grid().points[:2]:
+        asked = [r.request_id for job in jobs if job.point == point for r in job.requests]
+        assert len(set(asked)) == len(asked) == 20
+
+
+def test_a_run_from_before_waves_keeps_its_blocks() -> None:
+    before = {k: v for k, v in SPEC.to_json().items() if k != "waves"}
+    assert SweepSpec.from_json(before, source="run.json") == SPEC
+
+
+def test_a_way_to_check_drafts_that_nothing_uses_is_said(tmp_path: Path) -> None:
+    rules = EngineConfig(verification=Verification.ONE_HOT)
+    spec = dataclasses.replace(SPEC, engine=rules, topk=(1,), batch_sizes=(1,), num_steps=(0,))
+    (said,) = spec.caveats
+    assert said.code == "verification_unused"
+    assert "one_hot decides nothing" in said.text
+    assert dataclasses.replace(spec, temperatures=(0.0, 0.7)).caveats == ()
+    assert SPEC.caveats == ()
+    with RunDir.create(tmp_path / "run", _run_json(spec)) as run:
+        _sweep(run, Watcher(), spec=spec)
+        assert read_caveats(run) == {"": (said,)}
 
 
 def test_every_arm_is_asked_the_same_prompts_in_the_same_blocks() -> None:

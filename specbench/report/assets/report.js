@@ -212,7 +212,9 @@
         marks.append(mark("b"));
       }
       const told = step.depth === null ? "token of the prefill" : `${step.accepted} of ${step.depth} drafts accepted, then the bonus token`;
-      return make("span", { class: `step ${kind}`, title: told }, make("b", {}, step.text || "\u00a0"), marks);
+      const gone = step.rejected ? [make("s", {}, step.rejected.replaceAll("\n", "↵"))] : [];
+      const text = make("span", {}, make("b", {}, step.text || "\u00a0"), ...gone);
+      return make("span", { class: `step ${kind}`, title: told }, text, marks);
     });
     byId("output").replaceChildren(
       make("h3", {}, `${one.request_id} · ${one.category || "no category"} · ${one.point} · ${tokens} tokens in ${verify.length} verify steps · accept length ${length} · ended by ${one.finish}`),

@@ -55,9 +55,11 @@ def png(draw: Drawing, summary: Summary) -> bytes | None:
         figure = draw(summary)
         if figure is None:
             return None
-        FigureCanvasAgg(figure)
+        figure.set_dpi(DPI)
         out = io.BytesIO()
-        figure.savefig(out, format="png", dpi=DPI, metadata={"Software": None})
+        # savefig would draw twice: once only to lay the figure out, which drawing does as well
+        canvas: Any = FigureCanvasAgg(figure)  # print_png has no types
+        canvas.print_png(out, metadata={"Software": None})
     return out.getvalue()
 
 

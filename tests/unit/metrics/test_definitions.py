@@ -9,6 +9,7 @@ import pytest
 from specbench.config import SpecConfig
 from specbench.metrics.definitions import Value, definitions
 from specbench.metrics.example import run_of, trace_of
+from specbench.metrics.sums import complete_sums
 
 FIXTURE = json.loads(
     (Path(__file__).parents[2] / "golden" / "definitions_fixture.json").read_text("utf-8")
@@ -65,7 +66,7 @@ def ledger(spec: SpecConfig | None = None) -> dict[tuple[str, str], Value]:
             for name, accepted in raw["requests"].items()
         )
     )
-    return {(row.tool, row.field): row.value for row in definitions([run], spec)}
+    return {(row.tool, row.field): row.value for row in definitions(complete_sums([run]), spec)}
 
 
 def plain(value: Value) -> Any:
@@ -92,13 +93,32 @@ def test_fixture_is_covered_whole() -> None:
 def test_baseline_has_no_ledger_of_rates() -> None:
     rows = {
         (row.tool, row.field): row.value
-        for row in definitions([run_of(trace_of([0, 0], depth=0))], SpecConfig.baseline())
+        for row in definitions(
+            complete_sums([run_of(trace_of([0, 0], depth=0))]), SpecConfig.baseline()
+        )
     }
     assert rows[("specbench", "accept_length")] == 1.0
     assert rows[("SGLang", "spec_accept_rate")] is None
     assert rows[("NeMo AutoModel", "acceptance rate")] is None
 
 
+TOOLS = (
+    "vLLM", "vLLM V0", "SGLang", "SGLang before 2026-04", "SpecForge", "SpecForge training",
+    "z-lab/dflash", "NeMo AutoModel", "TensorRT-LLM", "TensorRT-Edge-LLM", "specdec_bench",
+    "AIPerf", "Spec-Bench", "evalscope", "GuideLLM", "llama.cpp", "mlx-vlm", "InferenceX", "ATOM",
+)  # fmt: skip
+
+
+def test_every_tool_of_the_definitions_is_there() -> None:
+    rows = ledger(SpecConfig.chain(3))
+    assert {tool for tool, _ in rows} == {"specbench", *TOOLS}
+    known = [key for key, value in rows.items() if value is None]
+    assert known == [("vLLM V0", "draft acceptance rate")]  # which no trace of another engine holds
+    assert rows["vLLM V0", "system efficiency"] == pytest.approx(12 / 24)
+    assert rows["GuideLLM", "iter_tokens_per_iteration"] == pytest.approx(1.75)
+    assert rows["AIPerf", "accepted_per_verified"] == pytest.approx({"A": 10 / 16, "B": 2 / 8})
+
+
 def test_every_row_says_why() -> None:
     run = run_of(trace_of([1], depth=3))
-    assert all(row.why for row in definitions([run]))
+    assert all(row.why for row in definitions(complete_sums([run])))

@@ -86,6 +86,38 @@ def test_five_repeats_are_runs() -> None:
     assert speedup.low is not None
 
 
+def blocks_of(slow: dict[int, float], name: str) -> tuple[RequestSums, ...]:
+    """Five blocks of four prompts, with a little noise of each, some blocks slower as a whole."""
+    runs = []
+    for block in range(5):
+        traces = [
+            trace_of(
+                [0] * 10,
+                depth=0,
+                name=f"p{block}{i}",
+                step_ms=10 * slow.get(block, 1.0) * (1 + 0.001 * ((3 * block + i) % 4)),
+            )
+            for i in range(4)
+        ]
+        runs.append(run_of(*traces, point_id=name, block=block))
+    return sums(*runs)
+
+
+def test_seconds_that_slow_a_whole_block_of_one_arm_widen_the_interval() -> None:
+    still = decode_speedup(blocks_of({}, "base"), blocks_of({}, "again"))
+    slowed = decode_speedup(blocks_of({}, "base"), blocks_of({2: 1.3, 4: 1.1}, "again"))
+    assert still is not None
+    assert slowed is not None
+    assert slowed.n == still.n == 20  # prompts, whatever was resampled
+    assert not slowed.excludes(1.0)
+    merged = [dataclasses.replace(r, block=0) for r in blocks_of({}, "base")]
+    apart = [dataclasses.replace(r, block=0) for r in blocks_of({2: 1.3, 4: 1.1}, "again")]
+    alone = decode_speedup(merged, apart)  # as if requests were independent
+    assert alone is not None
+    assert alone.excludes(1.0)
+    assert (still.low, still.high) == pytest.approx((1.0, 1.0))
+
+
 def test_decomposition_predicts_the_speedup() -> None:
     baseline, arm = arms(plain(20), fast(20))
     parts = decompose(baseline, arm)

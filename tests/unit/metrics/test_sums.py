@@ -4,9 +4,9 @@ import pytest
 
 from specbench.estimate import Evidence
 from specbench.metrics.example import run_of, trace_of
-from specbench.metrics.sums import complete_sums, completion_tokens, prompt_key, sums_of
+from specbench.metrics.sums import complete_sums, prompt_key, sums_of
 from specbench.request import Request
-from specbench.trace import Chunk, Finish, Usage
+from specbench.trace import Chunk, Finish, RequestTrace, Usage
 
 
 def test_steps_are_added_up() -> None:
@@ -68,16 +68,20 @@ def test_weaker_claim_is_believed() -> None:
     assert sums_of(trace).accepted is None
 
 
+def completion(trace: RequestTrace) -> int | None:
+    return sums_of(trace).completion
+
+
 def test_completion_by_source() -> None:
     trace = trace_of([1, 1], depth=1)
     told = dataclasses.replace(trace, usage=Usage(completion_tokens=9), output_ids=(1, 2))
-    assert completion_tokens(told) == 9
-    assert completion_tokens(dataclasses.replace(told, usage=Usage())) == 2
-    assert completion_tokens(dataclasses.replace(trace, usage=Usage())) == 5
+    assert completion(told) == 9
+    assert completion(dataclasses.replace(told, usage=Usage())) == 2
+    assert completion(dataclasses.replace(trace, usage=Usage())) == 5
     unknown = dataclasses.replace(
         trace, usage=Usage(), chunks=(*trace.chunks, Chunk(at_ns=99, tokens=None, text="x"))
     )
-    assert completion_tokens(unknown) is None
+    assert completion(unknown) is None
     assert sums_of(unknown).decode_tokens is None
 
 

@@ -27,6 +27,16 @@ def test_every_code_is_in_the_table_of_its_module(module: ModuleType) -> None:
     assert listed == set(RAISED.findall(inspect.getsource(module)))
 
 
+def test_every_code_is_injected_by_a_test() -> None:
+    here = Path(__file__)
+    told = "".join(
+        path.read_text(encoding="utf-8")
+        for path in here.parents[2].rglob("test_*.py")
+        if path != here
+    )
+    assert [code for code in ADVICE if not re.search(rf"\b{code}\b", told, re.IGNORECASE)] == []
+
+
 def test_a_code_from_elsewhere_has_none() -> None:
     assert advice("capture_by_hand") == ""
 

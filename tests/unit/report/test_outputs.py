@@ -6,6 +6,7 @@ from specbench.config import SpecConfig
 from specbench.metrics.summary import SummaryInput, summarise
 from specbench.report.outputs import PER_CATEGORY, shown_outputs
 from specbench.request import Message
+from specbench.trace import Rejected
 from tests.unit.report.sample_runs import CATEGORIES, sample_input
 
 POINTS = (SpecConfig.baseline(), SpecConfig.chain(3))
@@ -36,6 +37,19 @@ def test_a_few_of_each_category_of_the_best_arm_step_by_step() -> None:
     assert one.prompt == "question 0" == trace.request.messages[-1].content
 
 
+def test_what_rejected_drafts_said_stands_with_their_step() -> None:
+    runs = given()
+    (run,) = [run for run in runs.runs if run.point_id == "k3"][:1]
+    first, second, *_ = run.requests
+    told = tuple(Rejected(ids=(i,), text=f"no{i}") for i in range(len(first.steps)))
+    kept = (dataclasses.replace(first, rejected=told), second)
+    found = shown_outputs(summarise(runs), [dataclasses.replace(run, requests=kept)])
+    (one,) = [o for o in found if o.request_id == first.request.request_id]
+    assert [s.rejected for s in one.steps] == [None, *(r.text for r in told)]
+    (other,) = [o for o in found if o is not one]
+    assert {s.rejected for s in other.steps} == {None}
+
+
 def test_without_a_best_arm_the_baseline_is_shown() -> None:
     runs = sample_input(requests=5, points=(SpecConfig.baseline(),), batch_sizes=(1,))
     found = shown_outputs(summarise(runs), runs.runs)
@@ -59,9 +73,9 @@ def test_a_conversation_shows_what_was_asked_last_and_long_texts_are_cut() -> No
         prompt=None,
         messages=(Message(role="user", content="old"), Message(role="user", content="x" * 9000)),
     )
-    steps = trace.steps * 300
+    steps, chunks = [*trace.steps] * 300, [*trace.chunks]
     talk = dataclasses.replace(
-        trace, request=asked, steps=steps, chunks=trace.chunks[:1] + trace.chunks[-1:] * len(steps)
+        trace, request=asked, steps=steps, chunks=chunks[:1] + chunks[-1:] * len(steps)
     )
     found = shown_outputs(summarise(runs), [dataclasses.replace(run, requests=(talk,))])
     assert found[0].prompt == "x" * 600 + "…"

@@ -48,17 +48,19 @@ def test_the_data_cannot_end_the_script_and_come_back_whole() -> None:
 
 def test_outputs_are_plain_data(summary: Summary) -> None:
     (one,) = page_data(summary, [OUTPUT])["outputs"]
-    assert one["steps"][0] == {"text": STEP.text, "emitted": 1, "accepted": 0, "depth": 3}
+    counts = {"emitted": 1, "accepted": 0, "depth": 3}
+    assert one["steps"][0] == {"text": STEP.text, **counts, "rejected": None}
 
 
 def test_the_policy_names_the_script_and_style_that_are_there() -> None:
     page = head("t")
-    for name in ("report.js", "report.css"):
-        digest = base64.b64encode(hashlib.sha256(asset(name).encode()).digest()).decode()
+    style = asset("steps.css") + asset("report.css")
+    for inline in (asset("report.js"), style):
+        digest = base64.b64encode(hashlib.sha256(inline.encode()).digest()).decode()
         assert f"'sha256-{digest}'" in page
     assert "default-src 'none'" in page
     assert f"<script>{asset('report.js')}</script>" in explorer({})
-    assert f"<style>{asset('report.css')}</style>" in page
+    assert f"<style>{style}</style>" in page
 
 
 def test_nothing_is_asked_from_outside() -> None:
