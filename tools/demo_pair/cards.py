@@ -119,7 +119,8 @@ def digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _files(folder: Path, names: tuple[str, ...]) -> str:
+def files_table(folder: Path, names: tuple[str, ...]) -> str:
+    """Size and hash of some files of a folder, as a table."""
     rows = [f"| `{n}` | {(folder / n).stat().st_size} | `{digest(folder / n)}` |" for n in names]
     return "\n".join(["| file | bytes | sha256 |", "|---|---|---|", *rows])
 
@@ -133,7 +134,8 @@ def _numbers(rows: list[dict[str, Any]], key: str) -> str:
     return "\n".join(lines)
 
 
-def _parameters(folder: Path) -> float:
+def parameters(folder: Path) -> float:
+    """Millions of parameters in a folder's weights; maps are not counted."""
     from safetensors.torch import load_file
 
     return (
@@ -169,7 +171,7 @@ def target_card(plan: Plan, m: dict[str, Any]) -> str:
         )
     }
     return TARGET_CARD.format(
-        params=_parameters(plan.out / "target"),
+        params=parameters(plan.out / "target"),
         minutes=m["target"]["minutes"] + m["tune"]["minutes"],
         layers=shape.layers,
         hidden=shape.hidden,
@@ -190,7 +192,7 @@ def target_card(plan: Plan, m: dict[str, Any]) -> str:
         tune_rounds=", ".join(f"{x:.1%}" for x in m["tune"]["looping_by_round"]),
         losses=losses,
         loops=loops,
-        files=_files(plan.out / "target", TARGET_FILES),
+        files=files_table(plan.out / "target", TARGET_FILES),
     )
 
 
@@ -198,7 +200,7 @@ def draft_card(plan: Plan, m: dict[str, Any]) -> str:
     """Text of the draft's card."""
     shape, rows = plan.shape, m["evaluate"]["rows"]
     return DRAFT_CARD.format(
-        params=_parameters(plan.out / "draft"),
+        params=parameters(plan.out / "draft"),
         capture=", ".join(map(str, shape.capture)),
         ids=[k - 1 for k in shape.capture],
         draft_vocab=shape.draft_vocab,
@@ -221,7 +223,7 @@ def draft_card(plan: Plan, m: dict[str, Any]) -> str:
         again_accuracy=" ".join(map(str, m["draft-again"]["train_accuracy"])),
         lengths=_numbers(rows, "accept_length"),
         steps_table=_numbers(rows, "step_accuracy"),
-        files=_files(plan.out / "draft", DRAFT_FILES),
+        files=files_table(plan.out / "draft", DRAFT_FILES),
     )
 
 

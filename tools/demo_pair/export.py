@@ -64,9 +64,12 @@ def target_config(shape: Shape, bos: int, ends: list[int]) -> dict[str, object]:
     }
 
 
-def draft_config(shape: Shape, bos: int, ends: list[int]) -> dict[str, object]:
+def draft_config(shape: Shape, bos: int | None, ends: list[int]) -> dict[str, object]:
     """config.json of the draft; the ids name layers whose output is captured (k - 1)."""
     ids = [k - 1 for k in shape.capture]
+    stops: dict[str, object] = {} if bos is None else {"bos_token_id": bos}
+    if ends:
+        stops["eos_token_id"] = ends
     return {
         "architectures": ["LlamaForCausalLMEagle3"],
         **_common(shape),
@@ -74,8 +77,7 @@ def draft_config(shape: Shape, bos: int, ends: list[int]) -> dict[str, object]:
         "tie_word_embeddings": False,
         "draft_vocab_size": shape.draft_vocab,
         "target_hidden_size": shape.hidden,
-        "bos_token_id": bos,
-        "eos_token_id": ends,
+        **stops,
         "eagle_config": {"eagle_aux_hidden_state_layer_ids": ids, "use_aux_hidden_state": True},
     }
 
@@ -122,15 +124,27 @@ def export_target(plan: Plan, folder: Path) -> tuple[int, list[int]]:
 
 
 def export_draft(plan: Plan, folder: Path, bos: int, ends: list[int]) -> None:
-    """SpecForge layout: ``midlayer.*``, d2t offsets, t2d mask, no embedding."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """The draft of the last round."""
     saved = checkpoint.load(plan.path("draft-again.safetensors"))
     tokens = saved.pop("tokens")
-    mask = torch.zeros(plan.shape.vocab, dtype=torch.bool)
+    write_specforge(folder, plan.shape, saved, tokens, bos, ends)
+
+
+def write_specforge(
+    folder: Path,
+    shape: Shape,
+    state: dict[str, Tensor],
+    tokens: Tensor,
+    bos: int | None,
+    ends: list[int],
+) -> None:
+    """SpecForge layout: ``midlayer.*``, d2t offsets, t2d mask, no embedding; floats in fp16."""
+    folder.mkdir(parents=True, exist_ok=True)
+    mask = torch.zeros(shape.vocab, dtype=torch.bool)
     mask[tokens] = True
     offsets = tokens - torch.arange(len(tokens))
-    _save(folder / "model.safetensors", {**saved, "d2t": offsets.long(), "t2d": mask})
-    _write(folder / "config.json", draft_config(plan.shape, bos, ends))
+    _save(folder / "model.safetensors", {**state, "d2t": offsets.long(), "t2d": mask})
+    _write(folder / "config.json", draft_config(shape, bos, ends))
 
 
 def stage_export(plan: Plan) -> None:

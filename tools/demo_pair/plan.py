@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tools.demo_pair.model import Shape
+from tools.demo_pair.record import Record
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(Record):
     """Everything that decides a run; the defaults give the shipped pair."""
 
     out: Path
-    work: Path
     shape: Shape = field(default_factory=Shape)
     seed: int = 20260
     characters: int = 11_000_000
@@ -34,26 +32,3 @@ class Plan:
     ttt_steps: int = 6
     validation: int = 60
     compile: bool = False
-
-    def path(self, name: str) -> Path:
-        """A file in the working folder."""
-        return self.work / name
-
-    def log(self, stage: str, text: str) -> None:
-        """Print, and keep in the working folder."""
-        line = f"{time.strftime('%H:%M:%S')} {stage}: {text}"
-        print(line, flush=True)
-        with self.path("log.txt").open("a", encoding="utf-8") as file:
-            file.write(line + "\n")
-
-    def record(self, stage: str, values: dict[str, object]) -> None:
-        """Keep measured values of a stage for the cards."""
-        path = self.path("measured.json")
-        table = json.loads(path.read_text()) if path.exists() else {}
-        table[stage] = {**table.get(stage, {}), **values}
-        path.write_text(json.dumps(table, indent=1))
-
-    def measured(self) -> dict[str, dict[str, object]]:
-        """What the stages recorded."""
-        found: dict[str, dict[str, object]] = json.loads(self.path("measured.json").read_text())
-        return found

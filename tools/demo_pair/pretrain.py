@@ -95,7 +95,7 @@ def stage_target(plan: Plan) -> None:
     model = Target(plan.shape)
     optimiser = Optimiser(model, plan.target_steps, 0.02, 3e-3)
     saved = plan.path("target-part.safetensors")
-    start, spent = checkpoint.load_training(saved, model, optimiser)
+    start, spent, _ = checkpoint.load_training(saved, model, optimiser)
     run: Callable[[Tensor], Tensor] = torch.compile(model) if plan.compile else model
     begin, recent = clock() - spent, 0.0
     for step in range(start, plan.target_steps):

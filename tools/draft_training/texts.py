@@ -1,0 +1,118 @@
+"""Stage texts: the target answers the training prompts itself, shard by shard, in texts.jsonl."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from time import perf_counter as clock
+
+import torch
+
+from specbench.config import EngineConfig, SpecConfig
+from specbench.engine.engine import Engine
+from specbench.engine.pair import ModelPair
+from specbench.engine.probe_text import Sample
+from specbench.request import Request
+from tools.draft_training.plan import Plan
+from tools.draft_training.prompts import training_requests
+
+FILE = "texts.jsonl"
+
+
+def engine_config(plan: Plan, longest: int) -> EngineConfig:
+    """float32 on as many threads as the plan has; one thread runs the compiled forward."""
+    return EngineConfig(
+        dtype="float32", threads=plan.threads, max_batch_size=plan.batch, max_len=longest
+    )
+
+
+def load_target(plan: Plan) -> ModelPair:
+    """The target without a draft."""
+    return ModelPair.load(plan.target, None, engine_config(plan, 64))
+
+
+def stage_texts(plan: Plan) -> None:
+    """Generate what is not yet there; a run that was stopped goes on behind its last shard."""
+    begin, pair = clock(), load_target(plan)
+    requests, facts = training_requests(plan, pair.codec)
+    done = {sample.request_id for sample in read_texts(plan)}
+    waiting = [request for request in requests if request.request_id not in done]
+    for at in range(0, len(waiting), plan.shard):
+        samples = replies(pair, plan, waiting[at : at + plan.shard])
+        with plan.path(FILE).open("a", encoding="utf-8") as file:
+            file.write("".join(_line(sample) for sample in samples))
+        made = sum(sample.output_len for sample in samples)
+        told = f"{len(done) + at + len(samples)} of {len(requests)} replies"
+        plan.log("texts", f"{told}, {made} tokens in this shard, {clock() - begin:.0f} s")
+    texts = read_texts(plan)
+    tokens = sum(sample.output_len for sample in texts)
+    facts |= {"tokens": sum(len(sample.tokens) for sample in texts), "reply_tokens": tokens}
+    if waiting:
+        facts["minutes"] = (clock() - begin) / 60
+    plan.record("texts", facts)
+
+
+def replies(pair: ModelPair, plan: Plan, requests: Sequence[Request]) -> list[Sample]:
+    """Replies up to and including the stop token, in the order of the requests."""
+    prompts = [pair.codec.prompt_ids(request) for request in requests]
+    longest = max(map(len, prompts)) + plan.max_tokens
+    engine = Engine(pair, engine_config(plan, longest))
+    engine.configure(SpecConfig.baseline(), plan.batch)
+    handles = [engine.submit(request) for request in requests]
+    found: dict[int, tuple[int, ...]] = {}
+    with torch.inference_mode():
+        while not engine.idle:
+            for emission in engine.step():
+                if emission.error is not None:
+                    raise emission.error
+                if emission.finish is not None:
+                    found[emission.handle] = emission.output_ids
+    return [
+        Sample(
+            request_id=request.request_id,
+            category=request.category,
+            tokens=(*prompt, *found[handle]),
+            prompt_len=len(prompt),
+            output_len=len(found[handle]),
+        )
+        for request, prompt, handle in zip(requests, prompts, handles, strict=True)
+    ]
+
+
+def read_texts(plan: Plan) -> list[Sample]:
+    """The first ``replies`` of what was generated; a line that a stop cut off is dropped."""
+    path = plan.path(FILE)
+    if not path.exists():
+        return []
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    if lines and not lines[-1].endswith("\n"):
+        lines.pop()
+        path.write_text("".join(lines), encoding="utf-8")
+    return [_sample(json.loads(line)) for line in lines][: plan.replies or None]
+
+
+def _line(sample: Sample) -> str:
+    return (
+        json.dumps(
+            {
+                "id": sample.request_id,
+                "category": sample.category,
+                "prompt": list(sample.tokens[: sample.prompt_len]),
+                "reply": list(sample.tokens[sample.prompt_len :]),
+            }
+        )
+        + "\n"
+    )
+
+
+def _sample(row: dict[str, object]) -> Sample:
+    prompt, reply = row["prompt"], row["reply"]
+    assert isinstance(prompt, list)
+    assert isinstance(reply, list)
+    return Sample(
+        request_id=str(row["id"]),
+        category=str(row["category"]),
+        tokens=(*prompt, *reply),
+        prompt_len=len(prompt),
+        output_len=len(reply),
+    )

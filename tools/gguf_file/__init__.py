@@ -1,0 +1,1 @@
+"""Read a GGUF file and write it as a Hugging Face folder."""
