@@ -11,7 +11,7 @@ from torch import Tensor
 
 from specbench.config import SpecConfig
 from specbench.engine.batch import Batch
-from specbench.engine.draft import chain_tree
+from specbench.engine.drafter import chain_tree
 from specbench.engine.engine import Engine
 from specbench.engine.tree import Tree, chain_shape
 from specbench.engine.verify import Verdict
