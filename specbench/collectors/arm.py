@@ -5,16 +5,18 @@ from __future__ import annotations
 import itertools
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
 
 from specbench.backends.base import Event
 from specbench.collectors import catalogue as c
 from specbench.collectors import text
 from specbench.collectors.points import Cell
+from specbench.columns import IntArray
 from specbench.metrics.latency import chunk_gaps_ns, tpot_ns, ttft_ns
 from specbench.metrics.looping import is_looping
-from specbench.metrics.sums import RequestSums, is_complete, sums_of
+from specbench.metrics.sums import RequestSums, arrival_sums, is_complete, sums_of
 from specbench.request import Request
 from specbench.trace import Chunk, Finish, RequestTrace, StepTrace
 
@@ -39,12 +41,12 @@ class Bins:
         self.counts[bisect_left(self._bounds_ns, time_ns)] += 1
         self.total_ns += time_ns
 
-    def add_all(self, times_ns: Iterable[int]) -> None:
-        """Many at once."""
-        bounds_ns, counts = self._bounds_ns, self.counts
-        for time_ns in times_ns:
-            counts[bisect_left(bounds_ns, time_ns)] += 1
-            self.total_ns += time_ns
+    def add_all(self, times_ns: IntArray) -> None:
+        """Many at once, shape (observations,)."""
+        places = np.searchsorted(self._bounds_ns, times_ns)
+        for place, count in enumerate(np.bincount(places).tolist()):
+            self.counts[place] += count
+        self.total_ns += int(times_ns.sum())
 
     def lines(self, series: c.Series, of: str) -> Iterator[str]:
         """As lines, in seconds; ``of`` are the labels."""
@@ -76,6 +78,7 @@ class ArmRecord:
         self._ttft, self._tpot, self._gap = (
             Bins(series) for series in (c.TTFT_SECONDS, c.TPOT_SECONDS, c.GAP_SECONDS)
         )
+        self._timed: list[tuple[int, int, int, int]] = []
         self._recent: set[int] = set()
         self._older: set[int] = set()
         self._lines: dict[str, bytes] | None = None
@@ -104,17 +107,18 @@ class ArmRecord:
         self._drafted += step.drafted
         self._emitted += step.emitted
         if step.batch == 1 or self._first_of(step.batch_step):  # alone: it is the forward
-            parts = self._parts
-            draft, extend, verify, other = (
-                step.draft_ns, step.extend_ns, step.verify_ns, step.other_ns,
-            )  # fmt: skip
-            wall = draft + extend + verify + other
-            if wall:
-                self._step.add(wall)
-                parts[0].add(draft)
-                parts[1].add(extend)
-                parts[2].add(verify)
-                parts[3].add(other)
+            self._timed.append((step.draft_ns, step.extend_ns, step.verify_ns, step.other_ns))
+            if len(self._timed) >= _FORWARDS:
+                self._sort_times()
+
+    def _sort_times(self) -> None:
+        """Put the forwards seen since the last time into their bins; untimed ones are left out."""
+        times = np.array(self._timed, dtype=np.int64).reshape(-1, len(_PARTS))
+        self._timed.clear()
+        walls = times.sum(axis=1)
+        self._step.add_all(walls[walls > 0])
+        for bins, column in zip(self._parts, times[walls > 0].T, strict=True):
+            bins.add_all(column)
 
     def _first_of(self, batch_step: int) -> bool:
         """True once per forward. Its steps arrive close together, so old numbers are dropped."""
@@ -130,11 +134,12 @@ class ArmRecord:
         if trace.warmup:
             return
         self._lines = None
-        sums = sums_of(replace(trace, steps=()) if trace.steps else trace)  # steps are counted
+        sums = arrival_sums(trace) if trace.steps else sums_of(trace)  # steps are counted
         self._outcomes[trace.finish] += 1
         self._prompt += trace.usage.prompt_tokens or 0
         # Deliveries were counted as they came; a server may have said only now what they held.
-        counted = sum(chunk.tokens or 0 for chunk in trace.chunks)
+        said = sums.arrived.tokens
+        counted = int(said[said > 0].sum())
         self._output += max(0, (sums.completion or 0) - counted)
         if not trace.steps:
             self._totals(sums)
@@ -158,11 +163,12 @@ class ArmRecord:
         for bins, time_ns in ((self._ttft, ttft_ns(sums)), (self._tpot, tpot_ns(sums))):
             if time_ns is not None:
                 bins.add(time_ns)
-        self._gap.add_all(chunk_gaps_ns(sums).tolist())
+        self._gap.add_all(chunk_gaps_ns(sums))
 
     def lines(self) -> Mapping[str, bytes]:
         """The lines of each family that has some, by its name; kept until something is counted."""
         if self._lines is None:
+            self._sort_times()
             self._lines = {
                 series.name: "".join(written).encode() for series, written in self._families()
             }

@@ -17,6 +17,7 @@ from specbench.request import Request
 from specbench.trace import ArmRun, Finish, RequestTrace
 
 PromptKey = tuple[str, str, int]
+NO_STEPS = Steps.of(())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,24 +114,28 @@ def sums_of(trace: RequestTrace, *, block: int = 0) -> RequestSums:
     >>> a.verify_steps, a.accepted, a.completion, a.histogram, a.at_risk
     (4, 6, 11, (1, 1, 1, 1), (4, 3, 2))
     """
+    seen = arrival_sums(trace, block=block, steps=Steps.of(trace.steps))
+    if trace.evidence is Evidence.STEPS and (seen.steps or seen.completion in (0, 1)):
+        return _with_steps(seen)
+    return _with_usage(seen)
+
+
+def arrival_sums(trace: RequestTrace, *, block: int = 0, steps: Steps = NO_STEPS) -> RequestSums:
+    """What the deliveries of one request say, and nothing of its steps but that they are these."""
     arrived = Chunks.of(trace.chunks).delivered
-    completion = _completion(trace, arrived)
-    seen = RequestSums(
+    return RequestSums(
         trace=trace,
         block=block,
         evidence=Evidence.NONE,
         arrived=arrived,
-        steps=Steps.of(trace.steps),
+        steps=steps,
         prompt=prompt_key(trace.request),
-        completion=completion,
+        completion=_completion(trace, arrived),
         deliveries=len(arrived),
-        first_ns=arrived[0].at_ns if arrived else None,
-        last_ns=arrived[-1].at_ns if arrived else None,
+        first_ns=int(arrived.at_ns[0]) if arrived else None,
+        last_ns=int(arrived.at_ns[-1]) if arrived else None,
         first_tokens=arrived[0].tokens if arrived else None,
     )
-    if trace.evidence is Evidence.STEPS and (seen.steps or completion in (0, 1)):
-        return _with_steps(seen)
-    return _with_usage(seen)
 
 
 def _with_steps(seen: RequestSums) -> RequestSums:
