@@ -118,7 +118,9 @@ def _add_grid(parser: argparse.ArgumentParser) -> None:
         metavar="LIST",
         help="nodes sent to verification, root counted; a chain takes num_steps + 1",
     )
-    group.add_argument("--batch-size", metavar="LIST", help="requests in flight (default 1)")
+    group.add_argument(
+        "--batch-size", metavar="LIST", help="requests in flight (default: the profile's, or 1)"
+    )
     group.add_argument("--temperature", metavar="LIST", help="0 is greedy (default 0)")
     group.add_argument(
         "--as-engine",

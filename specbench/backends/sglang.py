@@ -30,7 +30,7 @@ class SGLangBackend(RemoteBackend):
         if request.messages:
             raise ConfigError(
                 f"Request {request.request_id} holds messages, but /generate takes plain text.",
-                todo="Use the OpenAI protocol for conversations.",
+                todo="Use --backend openai for conversations, or a workload of plain prompts.",
             )
         body: dict[str, Any] = {
             "sampling_params": sampling_fields(

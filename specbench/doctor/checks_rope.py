@@ -9,6 +9,7 @@ from specbench.doctor.checks_subject import Side, Subject
 from specbench.doctor.findings import Fact, Finding, Severity
 
 _PLAIN = ("default", None)
+MOST_THETA = 1e15
 
 
 def rope_of(side: Side) -> tuple[float | None, str]:
@@ -21,7 +22,8 @@ def rope_of(side: Side) -> tuple[float | None, str]:
     base = config.get("rope_theta", table.get("rope_theta"))
     both = {**old, **table}
     kind = both.get("rope_type", both.get("type"))
-    theta = float(base) if isinstance(base, int | float) and not isinstance(base, bool) else None
+    known = isinstance(base, int | float) and not isinstance(base, bool) and abs(base) < MOST_THETA
+    theta = float(base) if known else None
     return theta, "none" if kind in _PLAIN else str(kind)[:40]
 
 

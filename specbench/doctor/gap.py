@@ -22,6 +22,8 @@ from dataclasses import dataclass
 from specbench.doctor.findings import Fact, Finding, Severity
 from specbench.errors import ConfigError
 
+MOST_STEPS = 64
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Framework:
@@ -104,8 +106,8 @@ def implied_length(accuracies: Sequence[float], framework: Framework, num_steps:
         raise ConfigError(
             f"--train-accuracy {list(accuracies)}.", expected="Shares from 0 to 1, by step."
         )
-    if num_steps < 1:
-        raise ConfigError(f"--num-steps {num_steps}.", expected="At least 1.")
+    if not 1 <= num_steps <= MOST_STEPS:
+        raise ConfigError(f"--num-steps {num_steps}.", expected=f"1 to {MOST_STEPS}.")
     values = list(accuracies)
     if len(values) == 1:
         values = [values[0] ** (k if framework.cumulative else 1) for k in range(1, num_steps + 1)]

@@ -15,6 +15,7 @@ from specbench.metrics.stats import wilson
 # (docs/doctor.md); the upper end is taken.
 DESIGN_EFFECT = 12.0
 LEAST = 12
+MOST_STEPS = 10**12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,8 +90,9 @@ def from_numbers(
             f"1 + their sum is {implied:.2f}.",
             todo="Take both from the same log line; accept length counts the bonus token.",
         )
-    if steps is not None and steps < 1:
-        raise ConfigError(f"--steps {steps}.", expected="At least 1 verify step.")
+    if steps is not None and not 1 <= steps <= MOST_STEPS:
+        given = str(steps) if steps < 1 else "is too large"
+        raise ConfigError(f"--steps {given}.", expected=f"1 to {MOST_STEPS:,} verify steps.")
     counts = [round(s * steps) for s in shares] if steps else []
     length = accept_length if accept_length is not None else implied
     return Observed(

@@ -29,7 +29,11 @@ def read_page(place: str, *, timeout_s: float = 10.0) -> str:
         OutputError: the file cannot be read or is too large.
         UnreachableError: nothing answers with a page.
     """
-    if urlsplit(place).scheme in ("http", "https"):
+    try:
+        scheme = urlsplit(place).scheme
+    except ValueError as error:
+        raise UnreachableError(f"{place} is no address: {error}.") from error
+    if scheme in ("http", "https"):
         try:
             with urllib.request.urlopen(place, timeout=timeout_s) as answer:  # http(s)
                 raw: bytes = answer.read(MOST_BYTES + 1)

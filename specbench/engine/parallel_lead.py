@@ -58,6 +58,7 @@ class Crew:
                 [*program, str(rank), str(count), device_type, str(timeout_s)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C is for the lead, which ends them
             )
             for rank in range(1, count)
         ]

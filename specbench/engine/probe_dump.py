@@ -14,7 +14,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from safetensors import SafetensorError
 from safetensors.torch import save_file
+from torch import Tensor
 
 from specbench.engine.pair import ModelPair
 from specbench.engine.probe_capture import MOST_ROWS, capture
@@ -193,7 +195,7 @@ def _write(
     for name, texts in files:
         with replacing(folder / name) as temporary:
             temporary.touch()  # with the rights that any new file has here
-            save_file({k: v for text in texts for k, v in contents[text].items()}, temporary)
+            _save({k: v for text in texts for k, v in contents[text].items()}, temporary)
         sizes[name] = (folder / name).stat().st_size
     names = {text: name for name, texts in files for text in texts}
     stored = [
@@ -217,3 +219,13 @@ def _files(index: Index, group: Sequence[int], shards: int) -> Iterator[tuple[st
         return
     for text in group:
         yield index.layout.file_name(text), (text,)
+
+
+def _save(tensors: dict[str, Tensor], path: Path) -> None:
+    """Write one shard; the library has an error of its own for a full disk."""
+    try:
+        save_file(tensors, path)
+    except SafetensorError as error:
+        raise OutputError(
+            f"{path} cannot be written: {error}.", todo="Make room, then go on with --resume."
+        ) from error

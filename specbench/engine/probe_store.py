@@ -21,14 +21,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor
 
 from specbench.checkpoint.folder import read_json
+from specbench.config import load_strict
 from specbench.engine.probe_capture import Capture
 from specbench.engine.probe_files import RawText, checked, load, read_feature_file
 from specbench.engine.probe_text import Sample
 from specbench.engine.wiring import Tap
-from specbench.errors import CheckpointError, WorkloadError
+from specbench.errors import CheckpointError, ConfigError, WorkloadError
 from specbench.journal import write_atomically
 
 INDEX = "features.json"
@@ -123,8 +125,8 @@ def read_index(folder: Path) -> Index:
         )
     try:
         index = _index(table)
-    except (TypeError, ValueError, AttributeError) as error:
-        raise WorkloadError(f"{folder / INDEX} is not well formed: {error}.") from error
+    except (TypeError, ValueError, AttributeError, KeyError, ConfigError) as error:
+        raise WorkloadError(f"{folder / INDEX} is not well formed: {error}") from error
     for name, size in index.shards.items():
         path = folder / name
         found = path.stat().st_size if Path(name).name == name and path.is_file() else None
@@ -136,11 +138,15 @@ def read_index(folder: Path) -> Index:
 
 
 def _index(table: dict[str, Any]) -> Index:
-    texts = tuple(StoredText(**entry) for entry in table.pop("stored"))
+    texts = tuple(load_strict(StoredText, one, source="stored") for one in table.pop("stored"))
     layout, layers = Layout(table.pop("layout")), tuple(table.pop("layers"))
     index = Index(layout=layout, layers=layers, stored=texts, **table)
     if any(type(k) is not int for k in layers) or not {t.file for t in texts} <= set(index.shards):
-        raise ValueError("its layers or shards are none")
+        raise ValueError("its layers or shards are none.")
+    if [text.number for text in texts] != list(range(len(texts))) or len(texts) > index.texts:
+        raise ValueError("its texts are not numbered 0, 1, 2 and on.")
+    if any(text.prompt_len < 1 or text.output_len < 1 for text in texts):
+        raise ValueError("a text has no prompt or no reply.")
     return index
 
 
@@ -174,6 +180,21 @@ def shard_tensors(
     return {name: value.cpu().contiguous().clone() for name, value in found.items()}
 
 
+def check_target(folder: Path, index: Index, inputs: Mapping[str, str]) -> None:
+    """Nothing, when the target's files are those that were dumped; ``inputs`` are their hashes.
+
+    Raises:
+        WorkloadError: names the files that differ.
+    """
+    changed = [name for name, digest in index.inputs.items() if inputs.get(name) != digest]
+    if changed or not index.inputs:
+        raise WorkloadError(
+            f"{folder} was dumped from another target: {', '.join(sorted(changed)) or 'no file'}.",
+            expected="The same files of the target.",
+            todo="Give the target that was dumped, or dump the features again.",
+        )
+
+
 def read_stored(
     folder: Path, index: Index, text: StoredText, wanted: tuple[int, ...]
 ) -> tuple[RawText, Sample]:
@@ -191,8 +212,14 @@ def read_stored(
         )
     try:
         raw = _raw(folder / text.file, index, text, wanted)
-    except (CheckpointError, OSError, KeyError) as error:
+    except (CheckpointError, OSError, KeyError, SafetensorError) as error:
         raise WorkloadError(f"{folder / text.file} cannot be read: {error}.") from error
+    if text.prompt_len + text.output_len > len(raw.tokens):
+        raise WorkloadError(
+            f"{folder / INDEX}: text {text.number} has {text.prompt_len} prompt and "
+            f"{text.output_len} reply tokens, its shard {len(raw.tokens)} in all.",
+            todo="Dump the features again.",
+        )
     sample = Sample(
         request_id=text.request_id,
         category=text.category,

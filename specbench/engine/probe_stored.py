@@ -25,7 +25,7 @@ from specbench.engine.probe_capture import (
 )
 from specbench.engine.probe_evidence import Evidence, judge
 from specbench.engine.probe_files import RawText, feature_files, read_feature_file
-from specbench.engine.probe_store import INDEX, read_index, read_stored
+from specbench.engine.probe_store import INDEX, check_target, read_index, read_stored
 from specbench.engine.probe_text import Sample
 from specbench.engine.runner import chunks
 from specbench.engine.wiring import Tap
@@ -113,7 +113,7 @@ def load_stored(
         ConfigError: the features do not fit into memory.
     """
     own = (path / INDEX).is_file()
-    texts, count, missing = _dumped(path, slots, steps) if own else _outside(pair, path)
+    texts, count, missing = _dumped(pair, path, slots, steps) if own else _outside(pair, path)
     reading = _Reading(pair, slots, vocab_ids)
     for raw, dumped in texts:
         samples = [dumped] if dumped else list(reply_samples(raw, steps))
@@ -166,7 +166,7 @@ class _Reading:
 
 
 def _dumped(
-    path: Path, slots: tuple[int, ...], steps: int
+    pair: ModelPair, path: Path, slots: tuple[int, ...], steps: int
 ) -> tuple[Iterator[tuple[RawText, Sample | None]], int, int]:
     """The texts of a dump, how many there are, and how many it is still without."""
     index = read_index(path)
@@ -176,6 +176,7 @@ def _dumped(
             expected=f"At most --num-steps {index.past + 2} here.",
             todo="Dump it again with more --num-steps.",
         )
+    check_target(path, index, pair.inputs)
     texts = (read_stored(path, index, text, slots) for text in index.stored)
     return texts, len(index.stored), index.texts - len(index.stored)
 

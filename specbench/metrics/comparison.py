@@ -202,6 +202,8 @@ def _row(
         reason = "" if ratio is not None else "no prompt is in both runs"
     if ratio is not None and ratio.low is None:
         reason = f"under {LEAST_REQUESTS} prompts in both runs: no interval"
+        if figure == "speedup" and spread is None and ratio.n >= LEAST_REQUESTS:
+            reason = "one block in both runs: its scatter is not known (--blocks 2 or more)"
     return Compared(
         key=base.key,
         category=base.category,

@@ -6,15 +6,16 @@ smallest change shows.
 **Speedup** is paired by prompt too: each run's is relative to its own interleaved baseline, which
 takes slow hours of a machine out, and the prompts are the same. What is left are slow minutes that
 hit one arm in one block. They are seen in how the ratio scatters between blocks, pooled over the
-arms of a cell, and their share is added to the interval (in squares, on the logarithm). Without
-two common blocks the runs' own intervals are taken, as of two independent samples.
+arms of a cell, and their share is added to the interval (in squares, on the logarithm). Runs with
+one common block cannot show that scatter, and their ratio has no interval. Runs that share no timed
+prompt are two independent samples, and their own intervals are taken.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 
 import numpy as np
@@ -61,7 +62,7 @@ def accept_length_ratio(base: Curve, head: Curve) -> Interval | None:
 def speedup_ratio(base: Curve, head: Curve, spread: Spread | None) -> Interval | None:
     """Speedup of head over that of base; ``spread`` is that of the cell, None: not known."""
     rows = _rows(base.timings, head.timings)
-    if spread is None or not rows:
+    if not rows:
         return _independent(base.speedup, head.speedup)
     by_prompt: dict[tuple[str, str], FloatArray] = {}
     for (workload, prompt, _), row in rows.items():
@@ -69,6 +70,8 @@ def speedup_ratio(base: Curve, head: Curve, spread: Spread | None) -> Interval |
     found = log_linear(np.stack(list(by_prompt.values())), SPEED)
     if found is None or found.high is None:
         return found
+    if spread is None:
+        return replace(found, low=None, high=None)
     half = math.hypot(math.log(found.high / found.value), spread.half_width)
     return _around(found.value, half, found.n)
 

@@ -104,7 +104,7 @@ def test_ids_as_prompt() -> None:
 
 def test_no_chat_template_here() -> None:
     talk = Request(request_id="r", messages=(Message(role="user", content="hi"),))
-    with pytest.raises(ConfigError, match="OpenAI protocol"):
+    with pytest.raises(ConfigError, match="--backend openai"):
         stream(as_events(), talk)
 
 

@@ -213,6 +213,57 @@ def test_damage_is_an_error_with_both_numbers(
         stored(pair, draft, broken)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"prompt_len": -5},
+        {"prompt_len": 1.5},
+        {"output_len": 0},
+        {"output_len": True},
+        {"number": 7},
+        {"request_id": None},
+        {"category": {}},
+    ],
+)
+def test_an_edited_text_of_the_index_is_not_counted(
+    whole: Path, tmp_path: Path, change: dict[str, object]
+) -> None:
+    folder = copied(whole, tmp_path / "one")
+    texts = json.loads((folder / INDEX).read_text())["stored"]
+    with pytest.raises(WorkloadError, match="not well formed"):
+        read_index(edited(folder, stored=[texts[0] | change, *texts[1:]]))
+    with pytest.raises(WorkloadError, match="not well formed"):
+        read_index(edited(folder, stored=[*texts, texts[0]]))
+
+
+def test_a_reply_longer_than_its_shard(
+    pair: ModelPair, draft: ProbeDraft, whole: Path, tmp_path: Path
+) -> None:
+    folder = copied(whole, tmp_path / "long")
+    texts = json.loads((folder / INDEX).read_text())["stored"]
+    with pytest.raises(WorkloadError, match="1000 reply tokens, its shard"):
+        stored(pair, draft, edited(folder, stored=[texts[0] | {"output_len": 1000}, *texts[1:]]))
+
+
+def test_a_dump_of_another_target(
+    pair: ModelPair, draft: ProbeDraft, whole: Path, tmp_path: Path
+) -> None:
+    folder = copied(whole, tmp_path / "other")
+    inputs = dict.fromkeys(json.loads((folder / INDEX).read_text())["inputs"], "0" * 64)
+    with pytest.raises(WorkloadError, match="dumped from another target"):
+        stored(pair, draft, edited(folder, inputs=inputs))
+
+
+def test_a_shard_of_the_right_size_that_is_none(
+    pair: ModelPair, draft: ProbeDraft, whole: Path, tmp_path: Path
+) -> None:
+    folder = copied(whole, tmp_path / "junk")
+    shard = folder / "features-00000.safetensors"
+    shard.write_bytes(b"\xff" * shard.stat().st_size)
+    with pytest.raises(WorkloadError, match="cannot be read"):
+        stored(pair, draft, folder)
+
+
 def test_a_draft_that_takes_other_layers(
     pair: ModelPair, draft: ProbeDraft, requests: list[Request], tmp_path: Path
 ) -> None:

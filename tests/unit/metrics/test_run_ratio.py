@@ -92,6 +92,15 @@ def test_one_block_tells_nothing_of_the_scatter() -> None:
     assert found.high == pytest.approx(0.5 * math.exp(0.5))
 
 
+def test_one_common_block_leaves_the_speedup_without_an_interval() -> None:
+    base, head = timed([32.0] * 24, blocks=1), timed([48.0] * 24, blocks=1)
+    assert speedup_ratio(base, head, Spread(sigma=0.1, degrees=1, blocks=2)) is not None
+    found = speedup_ratio(base, head, None)
+    assert found is not None
+    assert (found.low, found.high) == (None, None)
+    assert found.value == pytest.approx(32 / 48)
+
+
 def test_few_requests_have_a_ratio_and_no_interval() -> None:
     found = independent_ratio(estimate(2.0, None, n=5), estimate(3.0, 0.1))
     assert found == Interval(value=1.5, low=None, high=None, n=5)
