@@ -25,6 +25,7 @@ from specbench.errors import WorkloadError
 
 STEPS = 2
 LEAST_REQUESTS = 12
+WORTH_MORE = 0.025  # share of right guesses that is worth a larger corpus
 BUDGET = 200
 MOST_ROUNDS = 3
 
@@ -97,6 +98,8 @@ class Verdict:
                 f"errors; the claim could lose at most {100 * left[0].most:.1f} points to one of "
                 f"the others ({left[0].change.name}). "
             )
+            if left[0].most > WORTH_MORE:
+                told += "More --requests would settle it. "
         else:
             told += f"all {total} candidates are told apart by three standard errors. "
         return (
