@@ -141,8 +141,7 @@ def test_gap_of_a_pair(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> No
     told = json.loads(capsys.readouterr().out)
     assert "training replies" in told["measured_on"][1]
     points = {fact["where"]: fact["text"] for fact in told["evidence"]}
-    # one of seven starts is a near tie of the drawn weights, and falls either way
-    assert points["engine"].startswith(("+0.0 points", "+14.3 points"))
+    assert points["engine"].startswith("+0.0 points")
     assert "not measured" not in points["off-policy text"]
     assert "not measured" in points["template"]
     assert main([*words, "--accept-length", "1.5"]) == 0

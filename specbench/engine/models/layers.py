@@ -257,7 +257,8 @@ class ScratchCache:
         key = (batch, rows)
         kept = self._kept if rows <= self.KEPT_ROWS else self._large
         if key not in kept:
-            self._large.clear()
+            if kept is self._large:  # a small one comes between the writing and reading of a large
+                self._large.clear()
             kept[key] = Scratch(self._shape, batch, rows, self._dtype, self._device)
         return kept[key]
 

@@ -98,3 +98,12 @@ def test_scratch_is_kept_for_decode_shapes_only() -> None:
     assert cache(1, 200) is large
     cache(1, 201)
     assert cache(1, 200) is not large
+
+
+def test_a_small_scratch_leaves_the_large_one_that_is_in_use() -> None:
+    cache = ScratchCache(SHAPE, torch.float32, CPU)
+    large = cache(1, ScratchCache.KEPT_ROWS + 9)
+    cache(1, 1)
+    assert cache(1, ScratchCache.KEPT_ROWS + 9) is large
+    cache(1, ScratchCache.KEPT_ROWS + 10)
+    assert cache(1, ScratchCache.KEPT_ROWS + 9) is not large
