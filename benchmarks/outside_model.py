@@ -26,6 +26,7 @@ import torch
 from specbench.config import EngineConfig, SpecConfig
 from specbench.engine.engine import Engine
 from specbench.engine.pair import ModelPair
+from specbench.engine.probe_text import outputs_of
 from specbench.errors import ConfigError
 from specbench.request import Request, SamplingParams
 from specbench.workload import load_workload
@@ -110,16 +111,7 @@ def engine_answers(folder: Path, requests: Sequence[Request], kernels: str) -> l
     pair = ModelPair.load(folder, None, config)
     engine = Engine(pair, config)
     engine.configure(SpecConfig.baseline(), config.max_batch_size)
-    handles = [engine.submit(request) for request in requests]
-    found: dict[int, Ids] = {}
-    with torch.inference_mode():
-        while not engine.idle:
-            for emission in engine.step():
-                if emission.error is not None:
-                    raise emission.error
-                if emission.finish is not None:
-                    found[emission.handle] = emission.output_ids
-    return [found[handle] for handle in handles]
+    return outputs_of(engine, requests)
 
 
 def compare(

@@ -58,7 +58,7 @@ def greedy_texts(
     lanes = min(batch_size, len(requests))
     engine = Engine(pair, EngineConfig(max_batch_size=lanes, max_len=longest))
     engine.configure(SpecConfig.baseline(), lanes)
-    outputs = _run(engine, [_onward(r, past) for r in requests])
+    outputs = outputs_of(engine, [_onward(r, past) for r in requests])
     return tuple(
         _sample(pair, request, prompt, output)
         for request, prompt, output in zip(requests, prompts, outputs, strict=True)
@@ -79,7 +79,12 @@ def _onward(request: Request, past: int) -> Request:
 
 
 @torch.inference_mode()
-def _run(engine: Engine, requests: Sequence[Request]) -> list[tuple[int, ...]]:
+def outputs_of(engine: Engine, requests: Sequence[Request]) -> list[tuple[int, ...]]:
+    """Output ids of each request, in order; the engine is run until it is idle.
+
+    Raises:
+        BackendError: the first request that failed.
+    """
     handles = [engine.submit(request) for request in requests]
     found: dict[int, tuple[int, ...]] = {}
     while not engine.idle:

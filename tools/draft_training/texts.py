@@ -6,12 +6,10 @@ import json
 from collections.abc import Sequence
 from time import perf_counter as clock
 
-import torch
-
 from specbench.config import EngineConfig, SpecConfig
 from specbench.engine.engine import Engine
 from specbench.engine.pair import ModelPair
-from specbench.engine.probe_text import Sample
+from specbench.engine.probe_text import Sample, outputs_of
 from specbench.request import Request
 from tools.draft_training.plan import Plan
 from tools.draft_training.prompts import training_requests
@@ -58,24 +56,17 @@ def replies(pair: ModelPair, plan: Plan, requests: Sequence[Request]) -> list[Sa
     longest = max(map(len, prompts)) + plan.max_tokens
     engine = Engine(pair, engine_config(plan, longest))
     engine.configure(SpecConfig.baseline(), plan.batch)
-    handles = [engine.submit(request) for request in requests]
-    found: dict[int, tuple[int, ...]] = {}
-    with torch.inference_mode():
-        while not engine.idle:
-            for emission in engine.step():
-                if emission.error is not None:
-                    raise emission.error
-                if emission.finish is not None:
-                    found[emission.handle] = emission.output_ids
     return [
         Sample(
             request_id=request.request_id,
             category=request.category,
-            tokens=(*prompt, *found[handle]),
+            tokens=(*prompt, *output),
             prompt_len=len(prompt),
-            output_len=len(found[handle]),
+            output_len=len(output),
         )
-        for request, prompt, handle in zip(requests, prompts, handles, strict=True)
+        for request, prompt, output in zip(
+            requests, prompts, outputs_of(engine, requests), strict=True
+        )
     ]
 
 
