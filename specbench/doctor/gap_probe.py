@@ -28,7 +28,7 @@ from specbench.engine.pair import ModelPair
 from specbench.engine.probe_capture import Capture, capture
 from specbench.engine.probe_draft import ProbeDraft
 from specbench.engine.probe_scores import UNKNOWN, Scores, walk
-from specbench.engine.probe_text import Sample, greedy_texts
+from specbench.engine.probe_text import Sample, greedy_texts, steps_of
 from specbench.engine.text import TextCodec
 from specbench.errors import CheckpointError, WorkloadError
 from specbench.request import Request, SamplingParams
@@ -187,15 +187,12 @@ def _served(pair: ModelPair, captured: Capture, num_steps: int) -> tuple[float, 
     engine = engines(pair)(Setup(spec=SpecConfig.chain(num_steps), max_len=longest))
     accepted: list[int] = []
     for sample in captured.samples:
-        engine.submit(
-            Request(
-                request_id=sample.request_id,
-                prompt_ids=sample.tokens[: sample.prompt_len],
-                sampling=SamplingParams(max_tokens=sample.output_len, ignore_eos=True),
-            )
+        request = Request(
+            request_id=sample.request_id,
+            prompt_ids=sample.tokens[: sample.prompt_len],
+            sampling=SamplingParams(max_tokens=sample.output_len, ignore_eos=True),
         )
-        while not engine.idle:
-            accepted += [e.trace.accepted for e in engine.step() if e.trace is not None]
+        accepted += [trace.accepted for trace in steps_of(engine, request)[0]]
     if not accepted:
         raise WorkloadError("no reply has two tokens, so no step was made.")
     return float(np.mean([a > 0 for a in accepted])), 1 + float(np.mean(accepted)), len(accepted)

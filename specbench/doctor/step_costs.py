@@ -23,6 +23,7 @@ from specbench.doctor.findings import Fact, Finding, Severity
 from specbench.doctor.parity_setup import Build, Setup
 from specbench.engine.engine import Engine
 from specbench.engine.pair import ModelPair
+from specbench.engine.probe_text import steps_of
 from specbench.errors import WorkloadError
 from specbench.metrics.stats import Interval, log_linear, percentile
 from specbench.request import Request, SamplingParams
@@ -101,11 +102,7 @@ def measure_costs(
 
 def _timed(engine: Engine, prompt: tuple[int, ...]) -> list[StepTrace]:
     sampling = SamplingParams(max_tokens=REPLY, ignore_eos=True)
-    engine.submit(Request(request_id="timed", prompt_ids=prompt, sampling=sampling))
-    traces = []
-    while not engine.idle:
-        traces += [e.trace for e in engine.step() if e.trace is not None]
-    return traces
+    return steps_of(engine, Request(request_id="timed", prompt_ids=prompt, sampling=sampling))[0]
 
 
 def costs_of(

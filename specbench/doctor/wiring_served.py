@@ -22,6 +22,7 @@ from specbench.engine.engine import Engine
 from specbench.engine.probe_capture import Capture
 from specbench.engine.probe_draft import ProbeDraft
 from specbench.engine.probe_scores import BoolArray, IntArray, Scores
+from specbench.engine.probe_text import steps_of
 from specbench.errors import ConfigError
 from specbench.request import Request, SamplingParams
 from specbench.trace import StepTrace
@@ -113,24 +114,11 @@ def run_served(
                 prompt_ids=sample.tokens[: sample.prompt_len],
                 sampling=SamplingParams(max_tokens=sample.output_len, ignore_eos=True),
             )
-            traces, ids = _drive(engine, request)
+            traces, ids = steps_of(engine, request)
             steps.append(traces)
             equal.append(ids == sample.tokens[sample.prompt_len : end])
     engine.drafter = watch.restore()
     return steps, watch, equal
-
-
-def _drive(engine: Engine, request: Request) -> tuple[list[StepTrace], tuple[int, ...]]:
-    engine.submit(request)
-    traces: list[StepTrace] = []
-    ids: tuple[int, ...] = ()
-    while not engine.idle:
-        for emission in engine.step():
-            if emission.trace is not None:
-                traces.append(emission.trace)
-            if emission.finish is not None:
-                ids = emission.output_ids
-    return traces, ids
 
 
 def compare_served(engine: Engine, draft: ProbeDraft, captured: Capture, bounds: Bounds) -> Served:

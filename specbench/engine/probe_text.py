@@ -17,6 +17,7 @@ from specbench.engine.engine import Engine
 from specbench.engine.pair import ModelPair
 from specbench.errors import WorkloadError
 from specbench.request import Request
+from specbench.trace import StepTrace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +95,23 @@ def outputs_of(engine: Engine, requests: Sequence[Request]) -> list[tuple[int, .
             if emission.finish is not None:
                 found[emission.handle] = emission.output_ids
     return [found[handle] for handle in handles]
+
+
+def steps_of(engine: Engine, request: Request) -> tuple[list[StepTrace], tuple[int, ...]]:
+    """Steps and output ids of one request; the engine is run until it is idle.
+
+    A request that fails has the steps and ids that it came to.
+    """
+    engine.submit(request)
+    traces: list[StepTrace] = []
+    ids: tuple[int, ...] = ()
+    while not engine.idle:
+        for emission in engine.step():
+            if emission.trace is not None:
+                traces.append(emission.trace)
+            if emission.finish is not None:
+                ids = emission.output_ids
+    return traces, ids
 
 
 def _sample(
