@@ -134,7 +134,7 @@ def _with_prefill(totals: LedgerTotals) -> tuple[Definition, ...]:
             tool="TensorRT-LLM",
             field="trtllm-bench acceptance length",
             value=sum(c) / rounds,
-            why="output tokens / (verify steps + 1): the prefill counts as an iteration",
+            why="output tokens / (verify steps + requests): each prefill counts as an iteration",
         ),
         Definition(
             tool="TensorRT-LLM",
