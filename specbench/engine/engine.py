@@ -209,8 +209,7 @@ class Engine:
         tree = self.drafter.propose(batch)
         clock.draft()
         scores = self.runner.verify(batch, tree)
-        known = () if scores.best is None else (scores.best,)
-        verdicts = verify(scores.logits, tree, batch.choosers, *known)
+        verdicts = verify(scores.logits, tree, batch.choosers, scores.best)
         if self.agreement is not None:
             self.agreement.cycle(batch.sequences, tree.tokens, verdicts, scores.features)
         clock.verify()

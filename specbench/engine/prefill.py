@@ -40,8 +40,7 @@ def read_chunk(
     following = list(prompt[start + 1 : end + 1])
     scores = runner.prefill(sequence.lane, start, tokens, last=last)
     if last:
-        known = () if scores.best is None else (scores.best,)
-        (verdict,) = verify(scores.logits, root, [sequence.chooser], *known)
+        (verdict,) = verify(scores.logits, root, [sequence.chooser], scores.best)
     if check is not None:
         check(sequence, scores.features, verdict)
     if verdict is not None:

@@ -165,7 +165,7 @@ def test_wrong_wiring_is_not_accused_here(pair: ModelPair) -> None:
 def test_a_wrong_bonus_is_a_fault_of_verify(
     pair: ModelPair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def other_bonus(logits: Tensor, tree: Tree, choosers: Any) -> list[Verdict]:
+    def other_bonus(logits: Tensor, tree: Tree, choosers: Any, *_: object) -> list[Verdict]:
         verdicts = verify(logits, tree, choosers)
         if tree.tokens.shape[1] == 1:
             return verdicts

@@ -77,7 +77,9 @@ def test_a_sound_engine_is_exact(engine: Engine) -> None:
 def test_an_off_by_one_verifier_is_lossy(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """It keeps one draft more than the target agreed to."""
 
-    def generous(logits: torch.Tensor, tree: Tree, choosers: Sequence[Chooser]) -> list[Step]:
+    def generous(
+        logits: torch.Tensor, tree: Tree, choosers: Sequence[Chooser], *_: object
+    ) -> list[Step]:
         steps, nodes = verify(logits, tree, choosers), tree.tokens.shape[1]
         best = logits.argmax(-1).tolist()
         found = []
@@ -122,7 +124,9 @@ def test_a_reordering_of_sums_is_a_tie(tmp_path: Path, monkeypatch: pytest.Monke
     save_file(tensors, target / "model.safetensors")
     twins = new_engine(dataclasses.replace(pair, target=target), max_batch_size=4)
 
-    def nudged(logits: torch.Tensor, tree: Tree, choosers: Sequence[Chooser]) -> list[Step]:
+    def nudged(
+        logits: torch.Tensor, tree: Tree, choosers: Sequence[Chooser], *_: object
+    ) -> list[Step]:
         noise = torch.zeros_like(logits)
         noise[..., 1::2] = 1e-9
         return verify(logits + noise, tree, choosers)
@@ -142,7 +146,9 @@ def test_a_typical_acceptance_sampler_is_lossy(
 ) -> None:
     """It keeps any draft that is not too unlikely, instead of keeping it with its probability."""
 
-    def typical(logits: torch.Tensor, tree: Tree, choosers: Sequence[Chooser]) -> list[Step]:
+    def typical(
+        logits: torch.Tensor, tree: Tree, choosers: Sequence[Chooser], *_: object
+    ) -> list[Step]:
         steps, nodes = verify(logits, tree, choosers), tree.tokens.shape[1]
         if nodes == 1:
             return steps
