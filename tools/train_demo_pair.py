@@ -23,6 +23,9 @@ shipped sizes and ``--compile``:
     evaluate   0.5   accept lengths, accuracy and loops on workloads/default
     cards      0.1   README.md of both
 
+``--grow PAIR --layers N`` makes a pair with a deeper target from one that is there, by stages
+corpus, tokenizer, grow, tune, policy-again, draft-again, export and evaluate.
+
 Everything is seeded and step counts are fixed; float sums differ between machines and thread
 counts, so weights are pinned by the sha256 in the cards. For a larger pair: ``--layers``,
 ``--hidden``, ``--inner``, ``--heads``, ``--kv-heads``, ``--capture`` and ``--steps-scale``.
@@ -45,6 +48,7 @@ from tools.demo_pair.cards import stage_cards
 from tools.demo_pair.distil import stage_draft, stage_draft_again
 from tools.demo_pair.evaluate import stage_evaluate
 from tools.demo_pair.export import stage_export
+from tools.demo_pair.grow import grown_shape, stage_grow
 from tools.demo_pair.model import Shape
 from tools.demo_pair.plan import Plan
 from tools.demo_pair.policy import stage_policy, stage_policy_again
@@ -54,6 +58,7 @@ from tools.demo_pair.tune import stage_tune
 STAGES: dict[str, Callable[[Plan], None]] = {
     "corpus": stage_corpus,
     "tokenizer": stage_tokenizer,
+    "grow": stage_grow,
     "target": stage_target,
     "tune": stage_tune,
     "policy": stage_policy,
@@ -64,6 +69,17 @@ STAGES: dict[str, Callable[[Plan], None]] = {
     "evaluate": stage_evaluate,
     "cards": stage_cards,
 }
+ANEW = tuple(name for name in STAGES if name != "grow")
+GROWN = (
+    "corpus",
+    "tokenizer",
+    "grow",
+    "tune",
+    "policy-again",
+    "draft-again",
+    "export",
+    "evaluate",
+)
 SMOKE_SHAPE = Shape(
     vocab=600,
     hidden=32,
@@ -86,11 +102,13 @@ def parser() -> argparse.ArgumentParser:
     parse.add_argument("--stage", default="all", help=f"all, or some of {','.join(STAGES)}")
     parse.add_argument("--steps-scale", type=float, default=1.0, help="multiplies every step count")
     parse.add_argument("--policy-prompts", type=int, default=Plan.policy_prompts)
+    parse.add_argument("--again-prompts", type=int, default=Plan.again_prompts)
     parse.add_argument("--draft-steps", type=int, default=Plan.draft_steps, help="before scaling")
     parse.add_argument("--threads", type=int, default=2)
     parse.add_argument("--seed", type=int, default=Plan.seed)
     parse.add_argument("--compile", action="store_true", help="torch.compile the target's training")
     parse.add_argument("--no-documents", action="store_true", help="templates only")
+    parse.add_argument("--grow", type=Path, help="a pair (target/, draft/) to make deeper")
     parse.add_argument("--smoke", action="store_true", help="a tiny pair in seconds")
     for name in ("layers", "hidden", "inner", "heads", "kv_heads", "head_dim", "draft_vocab"):
         parse.add_argument("--" + name.replace("_", "-"), type=int, default=getattr(shape, name))
@@ -104,7 +122,8 @@ def make_plan(args: argparse.Namespace) -> Plan:
         return Plan(
             out=args.out,
             work=args.work,
-            shape=SMOKE_SHAPE,
+            shape=SMOKE_SHAPE if args.grow is None else grown_shape(args.grow, args.layers),
+            grow=args.grow,
             seed=args.seed,
             characters=60_000,
             documents=False,
@@ -123,7 +142,11 @@ def make_plan(args: argparse.Namespace) -> Plan:
         )
     names = ("layers", "hidden", "inner", "heads", "kv_heads", "head_dim", "draft_vocab")
     capture = tuple(int(part) for part in args.capture.split(","))
-    shape = Shape(capture=capture, **{name: getattr(args, name) for name in names})
+    shape = (
+        Shape(capture=capture, **{name: getattr(args, name) for name in names})
+        if args.grow is None
+        else grown_shape(args.grow, args.layers)
+    )
     plan = Plan(
         out=args.out,
         work=args.work,
@@ -132,7 +155,9 @@ def make_plan(args: argparse.Namespace) -> Plan:
         compile=args.compile,
         documents=not args.no_documents,
         policy_prompts=args.policy_prompts,
+        again_prompts=args.again_prompts,
         draft_steps=args.draft_steps,
+        grow=args.grow,
     )
     steps = {
         name: max(1, round(getattr(plan, name) * args.steps_scale))
@@ -144,7 +169,8 @@ def make_plan(args: argparse.Namespace) -> Plan:
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the stages asked for."""
     args = parser().parse_args(argv)
-    names = list(STAGES) if args.stage == "all" else args.stage.split(",")
+    whole = ANEW if args.grow is None else GROWN
+    names = list(whole) if args.stage == "all" else args.stage.split(",")
     unknown = [name for name in names if name not in STAGES]
     if unknown:
         raise SystemExit(f"unknown stage {unknown[0]!r}; stages are {', '.join(STAGES)}")

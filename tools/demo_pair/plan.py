@@ -32,3 +32,4 @@ class Plan(Record):
     ttt_steps: int = 6
     validation: int = 60
     compile: bool = False
+    grow: Path | None = None  # a pair whose target is made deeper instead of a new one

@@ -34,9 +34,12 @@ def stage_corpus(plan: Plan) -> None:
 
 
 def stage_tokenizer(plan: Plan) -> None:
-    """Train the tokenizer; pack the training text into rows."""
+    """Train the tokenizer, or take that of the pair that grows; pack the text into rows."""
     examples = corpus.load(plan.path("train.jsonl"))
-    tokenizer = text.train_tokenizer((ex.render() for ex in examples), plan.shape.vocab)
+    if plan.grow is None:
+        tokenizer = text.train_tokenizer((ex.render() for ex in examples), plan.shape.vocab)
+    else:
+        tokenizer = text.load_tokenizer(plan.grow / "target" / "tokenizer.json")
     tokenizer.save(str(plan.path("tokenizer.json")))
     ids, used = text.pack(text.encode(tokenizer, examples), plan.length)
     inside = text.masks(tokenizer, ids, used)

@@ -14,6 +14,7 @@ from tools import train_demo_pair  # noqa: E402
 from tools.demo_pair import generate, text  # noqa: E402
 from tools.demo_pair.evaluate import walk  # noqa: E402
 from tools.demo_pair.export import load_pair  # noqa: E402
+from tools.demo_pair.grow import grow, grown_shape  # noqa: E402
 from tools.demo_pair.model import Draft, Shape, Target, rows_logits  # noqa: E402
 from tools.demo_pair.optim import orthogonalise  # noqa: E402
 
@@ -60,6 +61,37 @@ def test_a_later_stage_goes_on_from_what_an_earlier_one_left(smoke: Path, tmp_pa
     arguments = ["--smoke", "--out", str(tmp_path), "--work", str(smoke / "work")]
     train_demo_pair.main([*arguments, "--stage", "export"])
     assert (tmp_path / "draft" / "config.json").exists()
+
+
+def test_a_grown_target_says_at_first_what_the_old_one_says(smoke: Path) -> None:
+    old, _, _ = load_pair(smoke / "out")
+    new = grow(old, grown_shape(smoke / "out", 12))
+    assert (len(new.layers), new.shape.capture) == (12, (3, 6, 9))
+    ids = torch.randint(0, old.shape.vocab, (2, 17))
+    torch.testing.assert_close(new(ids), old(ids))
+    torch.testing.assert_close(new.hidden(ids)[1], old.hidden(ids)[1])
+
+
+def test_grow_trains_a_deeper_pair_from_the_files_of_another(smoke: Path, tmp_path: Path) -> None:
+    grown = ["--smoke", "--threads", "1", "--grow", str(smoke / "out"), "--layers", "8"]
+    train_demo_pair.main([*grown, "--out", str(tmp_path / "out"), "--work", str(tmp_path)])
+    target, draft, tokens = load_pair(tmp_path / "out")
+    assert (target.shape.layers, target.shape.capture) == (8, (2, 4, 6))
+    before, first, old_tokens = load_pair(smoke / "out")
+    assert torch.equal(tokens, old_tokens)
+    assert not torch.equal(draft.fc.weight, first.fc.weight)
+    assert all(layer.mlp.down_proj.weight.any() for layer in target.layers)
+    old = (smoke / "out" / "target" / "tokenizer.json").read_bytes()
+    assert (tmp_path / "out" / "target" / "tokenizer.json").read_bytes() == old
+    assert before.shape.layers == 4
+    rows = json.loads((tmp_path / "evaluation.json").read_text())
+    assert rows[0]["accept_length"]["5"] >= 1.0
+
+
+def test_layers_that_no_growth_gives_are_refused(smoke: Path, tmp_path: Path) -> None:
+    arguments = ["--smoke", "--out", str(tmp_path), "--work", str(tmp_path)]
+    with pytest.raises(SystemExit, match="4 layers, and --layers 6 is no multiple"):
+        train_demo_pair.main([*arguments, "--grow", str(smoke / "out"), "--layers", "6"])
 
 
 def test_unknown_stage_is_refused(tmp_path: Path) -> None:
