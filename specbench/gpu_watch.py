@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from urllib.parse import urlsplit
 
 from specbench import gpu_samples
 from specbench.backends.base import BackendFacts
+from specbench.collectors.exposition import is_loopback
 from specbench.collectors.gpu import DEFAULT_INTERVAL_S, GpuSampler
 from specbench.collectors.gpu_series import GpuSeries
 from specbench.collectors.nvml import Absent, Gpu, Nvml, open_nvml
@@ -34,7 +34,7 @@ class Place:
     def may_use_gpus(self, facts: BackendFacts) -> bool:
         """True for an engine on CUDA, and for a server on this machine."""
         if self.server is not None:
-            return _is_here(urlsplit(self.server).hostname or "")
+            return is_loopback(urlsplit(self.server).hostname or "")
         return facts.device.get("compute_capability", "").startswith("sm_")
 
 
@@ -121,13 +121,6 @@ def watch_gpus(
     about = _facts(nvml, gpus, interval_s)
     with GpuSampler(nvml, gpus, interval_s=interval_s, keep=keep, tell=tell) as sampler:
         yield GpuWatch(sampler, facts=about, caveats=caveats)
-
-
-def _is_here(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _not_sampled(reason: str, tell: Tell) -> tuple[Caveat, ...]:

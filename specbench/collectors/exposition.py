@@ -153,7 +153,11 @@ class MetricsServer:
 
 
 def is_loopback(host: str) -> bool:
-    """True for an address that only this machine can reach."""
+    """True for an address that only this machine can reach.
+
+    >>> [is_loopback(h) for h in ("127.0.0.1", "::1", "localhost", "0.0.0.0", "", "box")]
+    [True, True, True, False, False, False]
+    """
     if host == "localhost":
         return True
     try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hmac
-import ipaddress
 import os
 import socket
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from aiohttp.typedefs import Handler, Middleware
 
 from specbench import __version__
 from specbench.backends.base import Backend, BackendFacts
-from specbench.collectors.exposition import METRICS, Metrics, scrape
+from specbench.collectors.exposition import METRICS, Metrics, is_loopback, scrape
 from specbench.config import SpecConfig
 from specbench.errors import ConfigError
 from specbench.serve_config import LimitsConfig
@@ -195,7 +194,7 @@ def check_address(host: str, port: int, *, has_key: bool) -> None:
     Raises:
         ConfigError: no key beyond loopback, no such port, or the address cannot be used.
     """
-    if not _is_loopback(host) and not has_key:
+    if not is_loopback(host) and not has_key:
         raise ConfigError(
             f"Serving on {host or 'every address'} lets other machines in without a key.",
             expected="Beyond 127.0.0.1 an API key is required.",
@@ -226,17 +225,3 @@ def _cannot_listen(host: str, port: int, error: OSError) -> ConfigError:
         f"Cannot listen on {host}:{port}: {error.strerror or error}.",
         todo="Choose another port with --port, or stop what uses this one.",
     )
-
-
-def _is_loopback(host: str) -> bool:
-    """True for addresses that only this machine can reach.
-
-    >>> [_is_loopback(h) for h in ("127.0.0.1", "::1", "localhost", "0.0.0.0", "", "box")]
-    [True, True, True, False, False, False]
-    """
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
