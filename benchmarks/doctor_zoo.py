@@ -24,6 +24,7 @@ from specbench.checkpoint import read_draft, read_target
 from specbench.checkpoint.layouts import LAYOUTS
 from specbench.checkpoint.writers import write_draft
 from specbench.doctor.findings import Severity
+from specbench.doctor.wiring_more import MOST_REQUESTS
 from specbench.doctor.zoo import Fault, every_fault, kinds_of
 from specbench.doctor.zoo_run import Bench, Examined
 from specbench.request import SamplingParams
@@ -71,14 +72,16 @@ class Runner:
         self.out.mkdir(parents=True, exist_ok=True)
         self._work = Path(tempfile.mkdtemp(prefix="doctor-zoo-"))
         sampling = SamplingParams(max_tokens=args.max_tokens)
-        self._requests = load_workload(args.workload).requests(args.requests, sampling)
+        known = load_workload(args.workload).requests(None, sampling)
+        self._requests = known[: args.requests]
+        self._further = known[args.requests : MOST_REQUESTS]
         self._bench: Bench | None = None
 
     @property
     def bench(self) -> Bench:
         """With the text captured; made when first needed."""
         if self._bench is None:
-            self._bench = Bench(self._work, self._requests)
+            self._bench = Bench(self._work, self._requests, further=self._further)
             self._keep(row_of(f"{SOUND}shipped", self._bench.examine_sound(), None))
         return self._bench
 

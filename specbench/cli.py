@@ -26,6 +26,7 @@ from specbench import (
 from specbench.config import Arrival
 from specbench.draft_flags import add_draft_flags
 from specbench.errors import SpecbenchError
+from specbench.screen import new_console
 from specbench.verification import Verification
 
 
@@ -210,6 +211,9 @@ def _add_sweep(subparsers: Any) -> None:
     group.add_argument(
         "--backend", choices=("auto", "openai", "sglang"), help="how to talk to it (default auto)"
     )
+    group.add_argument(
+        "--model", metavar="NAME", help="which of its models (default: the only one)"
+    )
     _add_load(parser)
     report_cli.add_judging(parser)
     _add_metrics(parser)
@@ -264,6 +268,7 @@ def _add_serve(subparsers: Any) -> None:
     )
     parser.add_argument("--host", help="default 127.0.0.1; beyond loopback a key is required")
     parser.add_argument("--port", type=int, help="default 8000; 0 takes a free port")
+    parser.add_argument("--served-model-name", metavar="NAME", help="default: the target's folder")
     parser.add_argument(
         "--log-level", choices=("debug", "info", "warning", "error"), help="default info"
     )
@@ -279,13 +284,13 @@ def _add_serve(subparsers: Any) -> None:
 def _sweep(args: argparse.Namespace) -> int:
     from specbench import commands
 
-    return commands.sweep(args, Console(highlight=False))
+    return commands.sweep(args, new_console())
 
 
 def _serve(args: argparse.Namespace) -> int:
     from specbench import commands
 
-    return commands.serve(args, Console(highlight=False))
+    return commands.serve(args, new_console())
 
 
 if __name__ == "__main__":

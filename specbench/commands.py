@@ -87,11 +87,10 @@ def sweep(args: argparse.Namespace, console: Console) -> int:
         f"writing to {out}",
         markup=False,
     )
-    for caveat in spec.caveats:
-        console.print(f"note: {caveat.text}", markup=False)
-    for workload in workloads:
-        for note in workload.notes:
-            console.print(f"note: {workload.name}: {note}", markup=False)
+    notes = [*flags.grid_notes(args, spec, grid), *(caveat.text for caveat in spec.caveats)]
+    notes += [f"{workload.name}: {note}" for workload in workloads for note in workload.notes]
+    for note in notes:
+        console.print(f"note: {note}", markup=False)
     try:
         summary = run_async(_measure(spec, grid, workloads, out, args, console))
     except (KeyboardInterrupt, SpecbenchError) as stopped:
@@ -198,7 +197,7 @@ def _provenance(
 
 def _backend(spec: SweepSpec) -> Backend:
     if spec.server is not None:
-        return remote_backend(spec.server, spec.backend, api_key=api_key())
+        return remote_backend(spec.server, spec.backend, api_key=api_key(), model=spec.model)
     return _inprocess(spec.target, spec.draft, spec.engine, spec.capture_ids, spec.capture_default)
 
 
@@ -259,6 +258,8 @@ def serve(args: argparse.Namespace, console: Console) -> int:
     key = read_api_key(config, api_key())
     log = JsonLog(sys.stderr, config.log_level)
     take_library_records(log)
+    for note in config.point.notes:
+        console.print(f"note: {note}", markup=False)
     models = config.models
     backend = _inprocess(
         models.target, models.draft, config.engine, models.capture_ids, models.capture_default

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,11 @@ from specbench.errors import ConfigError
 from specbench.fingerprint import SCOPES, Difference, Scope, differences
 from specbench.journal import write_atomically
 from specbench.metrics.comparison import Change, Comparison, compare
+from specbench.metrics.curves import Curve, by_key
 from specbench.metrics.figures import ALL
 from specbench.report import comparing
 from specbench.report.markdown import markdown
+from specbench.screen import new_console
 
 COLOURS = {Change.BETTER: "green", Change.WORSE: "bold red", Change.NOT_COMPARABLE: "yellow"}
 
@@ -28,7 +31,8 @@ def add_parser(subparsers: Any) -> None:
         "compare",
         help="hold one run against another: better, worse, same, with intervals",
         description="Each of BASE and HEAD is a run directory or a saved reference. "
-        "Exit code 1: something is worse by more than the margin.",
+        "Exit code 1: something is worse by more than the margin, or nothing could be compared, or "
+        "HEAD lacks what BASE measured.",
         allow_abbrev=False,
     )
     parser.add_argument("base", metavar="BASE", help="run directory or reference")
@@ -46,6 +50,11 @@ def add_parser(subparsers: Any) -> None:
         metavar="TOPIC",
         help=f"compare although this differs (repeatable): {', '.join(_blocking())}",
     )
+    parser.add_argument(
+        "--allow-not-comparable",
+        action="store_true",
+        help="exit code 0 although figures could not be compared",
+    )
     parser.add_argument("--markdown", metavar="FILE", help="write it for a pull request too")
     parser.add_argument(
         "--save-reference",
@@ -56,7 +65,7 @@ def add_parser(subparsers: Any) -> None:
 
 
 def _compare(args: argparse.Namespace) -> int:
-    console, margin = Console(highlight=False), _margin(args.margin)
+    console, margin = new_console(), _margin(args.margin)
     unknown = sorted(set(args.accept) - set(_blocking()))
     if unknown:
         raise ConfigError(
@@ -77,7 +86,36 @@ def _compare(args: argparse.Namespace) -> int:
         console.print(f"Wrote {args.markdown}", markup=False)
     if args.save_reference is not None:
         _save(head, args.save_reference, console)
-    return 1 if result.change is Change.WORSE else 0
+    if result.change is Change.WORSE:
+        return 1
+    lost = _not_compared(result, base.curves, head.curves)
+    if not lost or args.allow_not_comparable:
+        return 0
+    console.print(
+        f"Exit code 1: {lost}, so this is no pass (--allow-not-comparable to take it as one).",
+        markup=False,
+    )
+    return 1
+
+
+def _not_compared(result: Comparison, base: Sequence[Curve], head: Sequence[Curve]) -> str:
+    """Why a gate must not open, although nothing is worse; empty when it may.
+
+    A figure that BASE has and HEAD was to measure counts; one that differing machines keep apart
+    does not, as long as something else was compared.
+    """
+    if result.change is Change.NOT_COMPARABLE:
+        return "nothing was compared"
+    old, new = by_key(base), by_key(head)
+    lost = [
+        f"{row.figure} of {comparing.arm(row.key)}"
+        for row in result.judged
+        if row.change is Change.NOT_COMPARABLE
+        and row.base is not None
+        and not old[row.key, ALL].invalid
+        and (row.head is None or new[row.key, ALL].invalid)
+    ]
+    return f"HEAD has no valid {', '.join(lost)}" if lost else ""
 
 
 def _save(kept: reference.Reference, file: str, console: Console) -> int:

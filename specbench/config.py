@@ -254,7 +254,13 @@ def _coerce(value: Any, hint: Any, where: str) -> Any:
             return None
         real = [a for a in args if a is not type(None)]
         return _coerce(value, real[0], where) if len(real) == 1 else value
-    if origin is tuple and isinstance(value, list | tuple):
+    if origin in (tuple, Mapping):
+        kind, name = ((list, tuple), "list") if origin is tuple else (Mapping, "table")
+        if not isinstance(value, kind):
+            raise ConfigError(
+                f"{where}={value!r} is a {type(value).__name__}.", expected=f"A {name}."
+            )
+    if origin is tuple:
         inner = [args[0]] * len(value) if args[-1] is Ellipsis else list(args)
         if len(inner) != len(value):
             raise ConfigError(f"{where} holds {len(value)} values.", expected=f"{len(inner)}.")

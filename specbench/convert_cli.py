@@ -6,10 +6,9 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from specbench.checkpoint.layouts import LAYOUTS
 from specbench.draft_flags import OFFSETS, add_draft_flags
+from specbench.screen import new_console
 
 
 def add_parser(subparsers: Any) -> None:
@@ -44,7 +43,8 @@ def add_parser(subparsers: Any) -> None:
 
 def _convert(args: argparse.Namespace) -> int:
     from specbench.checkpoint import read_draft, read_target
-    from specbench.checkpoint.conventions import parse_ids
+    from specbench.checkpoint.conventions import find, parse_ids, versions
+    from specbench.checkpoint.id_coverage import unverified
     from specbench.checkpoint.writers import write_draft
 
     target, target_folder = read_target(args.target)
@@ -55,21 +55,26 @@ def _convert(args: argparse.Namespace) -> int:
         capture_default=bool(args.capture_default),
         d2t=args.d2t or OFFSETS,
     )
+    arch = str((target_folder.config.get("architectures") or [""])[0])
+    rule = find(args.engine or LAYOUTS[args.to].code, arch)
     written = write_draft(
         draft,
         folder,
         Path(args.out),
         layout=args.to,
         engine=args.engine,
-        arch=str((target_folder.config.get("architectures") or [""])[0]),
+        arch=arch,
         layers=target.n_layers,
         drop_ids=args.drop_ids,
     )
-    say = Console(highlight=False, soft_wrap=True)
+    say = new_console(soft_wrap=True)
     lines = [f"{args.out}: {args.to}, physical layers {list(draft.capture_physical)}"]
     if written.ids:
-        reader = args.engine or args.to
+        reader = args.engine or f"{rule.code} {versions(rule)}"
         lines.append(f"{written.key} = {list(written.ids)}, as {reader} reads them")
+        lines.append(f"the rule taken is {rule.code} {versions(rule)}: {rule.shift.value}")
+    if args.engine and (doubt := unverified(args.engine)):
+        lines.append(f"note: {doubt}")
     lines += [f"note: {note}" for note in written.notes]
     lines += [f"note: {caveat.text}" for caveat in draft.caveats]
     for line in lines:

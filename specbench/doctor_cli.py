@@ -23,6 +23,7 @@ from specbench.doctor_pair_cli import (
 )
 from specbench.doctor_symptoms_cli import add_symptoms, asks_symptoms, symptoms
 from specbench.errors import ConfigError, SpecbenchError, UsageError
+from specbench.screen import new_console
 
 if TYPE_CHECKING:
     from specbench.doctor.findings import Finding
@@ -64,7 +65,8 @@ def _doctor(args: argparse.Namespace) -> int:
         if args.launch and not (args.target or args.draft):
             found += launch_findings(args.launch, "")
         if with_symptoms:
-            found += symptoms(args)
+            seen, outcome.judged = symptoms(args)
+            found += seen
         if args.target or args.draft or not (with_symptoms or args.launch):
             look_at_pair(args, outcome)
     except (SpecbenchError, KeyboardInterrupt) as error:
@@ -72,12 +74,13 @@ def _doctor(args: argparse.Namespace) -> int:
             raise
         stopped = error
     ranked = rank(found)
-    console = Console(highlight=False, soft_wrap=args.json)
+    console = new_console(soft_wrap=args.json)
     if args.markdown:
-        _write(Path(args.markdown), report.markdown(ranked, outcome.confirmed))
+        _write(Path(args.markdown), report.markdown(ranked, (*outcome.judged, *outcome.confirmed)))
     if args.json:
         table = {
             "findings": [to_json(f) for f in ranked],
+            "judged": list(outcome.judged),
             "confirmed": outcome.confirmed,
             "parity": outcome.parity,
             "step_costs": outcome.step_costs,
@@ -88,9 +91,11 @@ def _doctor(args: argparse.Namespace) -> int:
     elif args.explain:
         console.print(report.explain(ranked, args.explain), markup=False)
     else:
+        for line in outcome.judged:
+            console.print(line, markup=False)
         _render(console, ranked, outcome.confirmed, report.verdict_line(ranked))
     if stopped is not None:
-        Console(stderr=True, highlight=False).print(
+        new_console(stderr=True).print(
             f"[bold red]specbench doctor stopped:[/] {escape(_why(stopped))} The above was learned "
             "before."
         )
@@ -125,9 +130,10 @@ def _check_flags(args: argparse.Namespace, with_symptoms: bool) -> None:
         if given:
             raise ConfigError(f"{name} needs {needs}.")
     for name, least in (("requests", 1), ("max_tokens", 2), ("tensor_parallel", 1)):
-        if getattr(args, name) < least:
+        given = getattr(args, name)
+        if given is not None and given < least:
             flag = name.replace("_", "-")
-            raise ConfigError(f"--{flag} {getattr(args, name)}.", expected=f"At least {least}.")
+            raise ConfigError(f"--{flag} {given}.", expected=f"At least {least}.")
 
 
 def _no_ranks(args: argparse.Namespace) -> bool:
@@ -153,7 +159,7 @@ def _render(
         )
         console.print(head)
         if finding.remedy:
-            console.print(Padding(Text(finding.remedy, style="dim"), (0, 0, 0, 8)))
+            console.print(Padding(Text(finding.remedy, style="dim"), (0, 0, 0, 8), expand=False))
     for line in confirmed:
         console.print(Text.assemble(("ok      ", "green"), line))
     console.print(Text(verdict, style="bold"))

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from specbench.draft_flags import OFFSETS, add_draft_flags
 from specbench.errors import ConfigError
+from specbench.screen import new_console
 
 if TYPE_CHECKING:
     from specbench.doctor.gap import Framework
@@ -109,7 +110,7 @@ def _gap(args: argparse.Namespace) -> int:
     measured = Measured(**(figures | given))
     gap = split_gap(accuracies, framework, args.num_steps, measured, served)
     finding = gap_finding(gap, framework, accuracies)
-    console = Console(highlight=False, soft_wrap=args.json)
+    console = new_console(soft_wrap=args.json)
     told = () if probed is None else probed.told
     if args.json:
         table = to_json(finding) | {"measured_on": list(told)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -18,18 +19,22 @@ if TYPE_CHECKING:
     from specbench.doctor.findings import Finding
     from specbench.doctor.parity import ParityReport
     from specbench.doctor.step_costs import StepCosts
+    from specbench.doctor.wiring_more import Reserve
     from specbench.engine.pair import ModelPair
     from specbench.request import Request
 
 ALL, NONE = "all", "none"
+SECONDS = 60
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What is known so far: it stays when a later check breaks off. ``parity``, ``step_costs`` and
-    ``draft_spec`` are plain data; the last is None for files that the strict reader refuses."""
+    """What is known so far: it stays when a later check breaks off. ``judged`` says which arm or
+    counters symptoms were read from. ``parity``, ``step_costs`` and ``draft_spec`` are plain data;
+    the last is None for files that the strict reader refuses."""
 
     found: list[Finding] = field(default_factory=list)
+    judged: tuple[str, ...] = ()
     confirmed: list[str] = field(default_factory=list)
     parity: list[dict[str, Any]] = field(default_factory=list)
     step_costs: dict[str, Any] | None = None
@@ -52,7 +57,10 @@ def add_pair(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--launch", metavar="ARGS", help="launch arguments of SGLang or vLLM")
     group.add_argument("--workload", default="default", metavar="NAME", help="text of the probe")
     group.add_argument(
-        "--requests", type=int, default=36, metavar="N", help="prompts of the probe (default 36)"
+        "--requests",
+        type=int,
+        metavar="N",
+        help="prompts of the probe (default: 36, and up to 108 where these do not decide)",
     )
     group.add_argument(
         "--max-tokens", type=int, default=32, metavar="N", help="reply tokens each (default 32)"
@@ -106,6 +114,9 @@ def look_at_pair(args: argparse.Namespace, outcome: Outcome) -> None:
     if args.launch:
         outcome.found += launch_findings(args.launch, subject.arch)
     if args.static:
+        outcome.confirmed.append(
+            "Files alone were read; without --static the draft is scored, too."
+        )
         return
     if has_error(outcome.found):
         outcome.confirmed.append("The probe was left out: the files must be right first.")
@@ -142,22 +153,37 @@ def read_spec(subject: Subject) -> dict[str, Any] | None:
 
 
 def _run_models(args: argparse.Namespace, subject: Subject, outcome: Outcome) -> None:
-    from specbench.request import SamplingParams
-    from specbench.workload import load_workload
-
-    sampling = SamplingParams(max_tokens=args.max_tokens)
-    requests = load_workload(args.workload).requests(args.requests, sampling)
+    requests, reserve = _prompts(args)
     say = Console(stderr=True)
     with say.status("scoring the draft under every wiring"):
-        pair = _wiring(args, subject, requests, outcome)
+        pair = _wiring(args, subject, requests, reserve, outcome)
     with say.status("holding two ways through the engine against each other"):
         _parity(args, subject, pair, requests, outcome)
     with say.status("timing plain and speculative steps in turn"):
         _costs(pair, requests, outcome)
 
 
+def _prompts(args: argparse.Namespace) -> tuple[tuple[Request, ...], Reserve]:
+    """What is asked first, and what more may be; a number that the user gave is kept to."""
+    from specbench.doctor.wiring_more import FIRST_REQUESTS, MOST_REQUESTS, Reserve
+    from specbench.request import SamplingParams
+    from specbench.workload import load_workload
+
+    until = time.perf_counter() + SECONDS
+    sampling = SamplingParams(max_tokens=args.max_tokens)
+    known = load_workload(args.workload).requests(args.requests, sampling)
+    if args.requests is not None:
+        return known, Reserve()
+    further = known[FIRST_REQUESTS:MOST_REQUESTS]
+    return known[:FIRST_REQUESTS], Reserve(requests=further, until=until)
+
+
 def _wiring(
-    args: argparse.Namespace, subject: Subject, requests: tuple[Request, ...], outcome: Outcome
+    args: argparse.Namespace,
+    subject: Subject,
+    requests: tuple[Request, ...],
+    reserve: Reserve,
+    outcome: Outcome,
 ) -> ModelPair:
     """The probe of the wiring; a draft of a kind that it does not read still runs."""
     from specbench.checkpoint.conventions import parse_ids
@@ -166,7 +192,7 @@ def _wiring(
 
     proposed = parse_ids(args.propose_ids or "", "--propose-ids") or None
     try:
-        loaded = load(subject, requests)
+        loaded = load(subject, requests, reserve=reserve)
     except CheckpointError as error:
         pair = ModelPair.load(
             subject.target.path,

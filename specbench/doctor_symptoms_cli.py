@@ -49,8 +49,8 @@ def asks_symptoms(args: argparse.Namespace) -> bool:
     )
 
 
-def symptoms(args: argparse.Namespace) -> Sequence[Finding]:
-    """Findings of everything that was given.
+def symptoms(args: argparse.Namespace) -> tuple[Sequence[Finding], tuple[str, ...]]:
+    """Findings of everything that was given, and what of a run or of counters was judged.
 
     Raises:
         UsageError: what was given cannot be read.
@@ -61,9 +61,16 @@ def symptoms(args: argparse.Namespace) -> Sequence[Finding]:
     from specbench.doctor.symptoms_run import check_control, read_run
 
     expected = numbers(args.expect, "--expect")
+    if not all(0 <= share <= 1 for share in expected):
+        raise ConfigError(f"--expect {args.expect}.", expected="Shares from 0 to 1: 0.7,0.6.")
     found: list[Finding] = []
+    judged: list[str] = []
     if args.run_dir:
         seen, break_even = read_run(Path(args.run_dir))
+        judged.append(
+            f"Judged {seen.source}: {seen.basis} (of the run's points the chain with the most "
+            "verify steps at the lowest temperature)."
+        )
         cost = break_even if args.break_even is None else args.break_even
         found += diagnose(seen, expected=expected, break_even=cost)
         for control in args.control:
@@ -73,9 +80,10 @@ def symptoms(args: argparse.Namespace) -> Sequence[Finding]:
             found.append(check_control(seen, read_run(Path(folder))[0], kind))
     if args.metrics:
         seen = read_metrics(args.metrics, args.since)
+        judged.append(f"Judged {seen.source}: {seen.basis}.")
         found += diagnose(seen, expected=expected, break_even=args.break_even)
     if args.accept_length is not None or args.per_position is not None:
         shares = numbers(args.per_position, "--per-position")
         seen = from_numbers(args.accept_length, shares, args.steps)
         found += diagnose(seen, expected=expected, break_even=args.break_even)
-    return found
+    return found, tuple(judged)

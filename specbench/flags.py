@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from specbench.collectors.gpu import DEFAULT_INTERVAL_S, LEAST_INTERVAL_S
 from specbench.collectors.publish import PublishConfig
 from specbench.config import Arrival, EngineConfig, LoadConfig, SpecConfig
 from specbench.errors import ConfigError
-from specbench.grid import parse_values
+from specbench.grid import Grid, parse_values
 from specbench.metrics.goodput import check_latency
 from specbench.sweep import SweepSpec
 from specbench.verification import Verification
@@ -61,6 +61,7 @@ def sweep_spec(args: argparse.Namespace) -> SweepSpec:
         "draft": args.draft,
         "server": args.server,
         "backend": args.backend,
+        "model": args.model,
         "workloads": tuple(args.workload) if args.workload else None,
         "num_steps": _values(args.num_steps, "--num-steps", 0),
         "topk": _values(args.topk, "--topk", 1),
@@ -80,6 +81,7 @@ def sweep_spec(args: argparse.Namespace) -> SweepSpec:
     }
     chosen = dict(PROFILES[args.profile or "quick"])
     chosen |= {key: value for key, value in given.items() if value is not None}
+    _check_grid(given, chosen)
     if not args.blocks:
         chosen["blocks"] = min(chosen["blocks"], chosen["requests"])
     load = LoadConfig(**_load_flags(args))
@@ -93,15 +95,55 @@ def sweep_spec(args: argparse.Namespace) -> SweepSpec:
     return SweepSpec(**chosen, load=load, engine=engine)
 
 
+def _check_grid(given: Mapping[str, Any], chosen: Mapping[str, Any]) -> None:
+    """Refuse ``--topk`` and ``--num-draft-tokens`` that set nothing at any point of the grid."""
+    steps, topk, nodes = (chosen[name] for name in ("num_steps", "topk", "num_draft_tokens"))
+    asked = [name for name in ("topk", "num_draft_tokens") if given[name] not in (None, (1,))]
+    if asked and not any(steps):
+        flags = ", ".join(f"--{name.replace('_', '-')} {_listed(given[name])}" for name in asked)
+        raise ConfigError(
+            f"{flags}: has no meaning with --num-steps 0, which drafts nothing.",
+            todo="Leave it out, or give --num-steps over 0.",
+        )
+    chains = sorted(k + 1 for k in steps if k)
+    if "num_draft_tokens" not in asked or max(topk) > 1 or given["as_engine"] is not None:
+        return
+    if sorted(nodes) != chains:
+        raise ConfigError(
+            f"--num-draft-tokens {_listed(nodes)} with --topk 1 and --num-steps {_listed(steps)}: "
+            f"a chain takes num_steps + 1 tokens, the root counted, so here {_listed(chains)}.",
+            todo="Leave --num-draft-tokens out, give a --topk over 1 for trees, or --as-engine to "
+            "see what an engine would make of it.",
+        )
+
+
+def grid_notes(args: argparse.Namespace, spec: SweepSpec, grid: Grid) -> tuple[str, ...]:
+    """What of the flags does not hold at every point, a sentence each."""
+    notes = list(grid.notes)
+    if args.num_draft_tokens is not None and spec.as_engine is None:
+        chains = [point.point_id for point in grid.points if point.spec.is_chain]
+        if chains and max(spec.topk) > 1:
+            notes.append(
+                f"--num-draft-tokens {_listed(spec.num_draft_tokens)} is for trees; the chains "
+                f"({', '.join(chains)}) take num_steps + 1 each"
+            )
+    return tuple(notes)
+
+
+def _listed(values: Iterable[int]) -> str:
+    return ",".join(map(str, values))
+
+
 def _check_place(args: argparse.Namespace) -> None:
     """Refuse flags that would say nothing where the sweep runs (here, or on a server), or twice."""
     if args.capture_ids and args.capture_default:
         raise ConfigError(
             "--capture-ids and --capture-default are given together.", expected="One of them."
         )
-    if args.server is None and args.backend is not None:
+    of_server = [f"--{name}" for name in ("backend", "model") if getattr(args, name) is not None]
+    if args.server is None and of_server:
         raise ConfigError(
-            "--backend is given without --server.", expected="It says how to talk to a server."
+            f"{of_server[0]} is given without --server.", expected="It concerns an outside server."
         )
     names = ("capture_ids", "capture_default", *ENGINE_FLAGS)
     given = [f"--{name.replace('_', '-')}" for name in names if getattr(args, name) is not None]
@@ -201,7 +243,7 @@ def serve_settings(args: argparse.Namespace) -> dict[str, Any]:
         ConfigError: ``--capture-ids`` is malformed.
     """
     tables = {
-        "": ("host", "port", "batch_size", "log_level"),
+        "": ("host", "port", "batch_size", "log_level", "served_model_name"),
         "models": ("target", "draft", "capture_default"),
         "engine": (*ENGINE_FLAGS, "prefill_chunk", "prefix_reuse"),
         "point": ("num_steps", "topk", "num_draft_tokens", "as_engine"),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from specbench.config import SpecConfig
 from specbench.errors import ConfigError
@@ -53,6 +53,16 @@ class Grid:
 
     points: tuple[Point, ...]
     dropped: tuple[Dropped, ...]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What an engine would change in silence, a sentence for each point that it concerns."""
+        return tuple(
+            f"{point.point_id}: "
+            + ", ".join(f"{o.name} {o.asked} becomes {o.resolved} ({o.reason})" for o in changed)
+            for point in self.points
+            if (changed := point.overrides)
+        )
 
     def without(self, rules: VerifyRules) -> Grid:
         """The grid without the points that ``rules`` cannot check: trees, where only chains are."""
@@ -129,6 +139,7 @@ def expand(
                     )
                     continue
                 derived = n is None
-                notes = () if derived else overrides
-                points.setdefault(spec, Point(spec=spec, derived=derived, overrides=notes))
+                point = points.setdefault(spec, Point(spec=spec, derived=derived))
+                new = () if derived else (o for o in overrides if o not in point.overrides)
+                points[spec] = replace(point, overrides=(*point.overrides, *new))
     return Grid(points=tuple(points.values()), dropped=tuple(dropped))

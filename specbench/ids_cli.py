@@ -8,11 +8,26 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
-from specbench.checkpoint.conventions import IdRow, find, parse_ids, table, to_physical
+from specbench.checkpoint.conventions import (
+    IdRow,
+    architecture,
+    find,
+    parse_ids,
+    table,
+    to_physical,
+)
+from specbench.checkpoint.id_coverage import (
+    SPECIAL,
+    check_arch,
+    gaps,
+    newest,
+    special_classes,
+    unverified,
+)
 from specbench.errors import ConfigError
+from specbench.screen import new_console
 
 
 def add_parser(subparsers: Any) -> None:
@@ -52,9 +67,10 @@ def id_rows(
     """The rows of ``conventions.table``; the layers trained on come from ``source`` if named.
 
     Raises:
-        ConfigError: flags that contradict, or an unknown code base.
+        ConfigError: flags that contradict, or an unknown code base or class.
         CheckpointError: the ids mean nothing to ``source``.
     """
+    check_arch(arch)
     if source and physical:
         raise ConfigError("--from and --physical both name the layers.", todo="Drop one.")
     if source and not ids:
@@ -73,9 +89,14 @@ def _ids(args: argparse.Namespace) -> int:
         source=args.source,
         physical=args.physical,
     )
-    out = Console(highlight=False, soft_wrap=args.json)
+    notes = _notes(args.arch, args.source)
     if args.json:
-        out.print(json.dumps([asdict(row) for row in rows], indent=2), markup=False)
+        new_console(soft_wrap=True).print(
+            json.dumps([asdict(row) for row in rows], indent=2), markup=False
+        )
+        errors = new_console(stderr=True, soft_wrap=True)
+        for note in notes:
+            errors.print(f"note: {note}", markup=False)
         return 0
     writes = bool(args.source or args.physical)
     shown = Table(box=None, pad_edge=False)
@@ -86,8 +107,27 @@ def _ids(args: argparse.Namespace) -> int:
         cells = [row.code, row.versions, row.rule, _meaning(row, bool(args.ids))]
         written = row.cannot if row.write is None else _comma(row.write) or "no ids"
         shown.add_row(*cells, *([written] if writes else []))
+    out = new_console()
     out.print(shown)
+    for note in notes:
+        out.print(f"note: {note}", markup=False, soft_wrap=True)
     return 0
+
+
+def _notes(arch: str, source: str) -> list[str]:
+    """What the table does not hold, and what in it was not verified."""
+    notes = [f"not read, so not in the table: {'; '.join(gaps(arch))}"]
+    notes.append(f"newest versions that were read: {newest()}; later ones are taken to be the same")
+    if source and (doubt := unverified(source)):
+        notes.append(f"--from {source}: {doubt}")
+    if not arch:
+        notes.append(
+            f"no --arch, so the rules of most classes; SGLang reads ids otherwise for "
+            f"{special_classes()}"
+        )
+    elif architecture(arch) not in SPECIAL:
+        notes.append(f"{arch} has no rule of its own: it takes that of most classes")
+    return notes
 
 
 def _meaning(row: IdRow, asked: bool) -> str:

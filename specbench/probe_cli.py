@@ -12,8 +12,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-
 from specbench import demo
 from specbench.checkpoint.conventions import parse_ids
 from specbench.config import EngineConfig, SpecConfig
@@ -23,6 +21,7 @@ from specbench.journal import write_atomically
 from specbench.modelspec import as_record
 from specbench.probe_figures import all_figures, show_figures
 from specbench.request import Request, SamplingParams
+from specbench.screen import new_console
 from specbench.workload import load_workload
 
 if TYPE_CHECKING:
@@ -84,8 +83,8 @@ def _add_stores(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--features",
         metavar="PATH",
-        help="score on these instead of running the target: a dumped folder, or safetensors files "
-        "of speculators or SpecForge",
+        help="score on stored features: a folder that --dump wrote, or safetensors files of "
+        "speculators or SpecForge; the target reads 64 tokens to see that they are its own",
     )
     group.add_argument(
         "--dump", metavar="DIR", help="write tokens, masks, features and last states there"
@@ -228,7 +227,7 @@ def _dump(args: argparse.Namespace) -> None:
     pair = _load(args, draft=of_draft)
     if pair.draft_spec is not None:
         layers = pair.draft_spec.capture_physical
-    out = Console(highlight=False)
+    out = new_console()
     index = dump(
         pair,
         _requests(args),
@@ -240,7 +239,7 @@ def _dump(args: argparse.Namespace) -> None:
             shard_bytes=args.shard_mb * 1_000_000,
             resume=bool(args.resume),
         ),
-        lambda done, texts: out.print(f"{done} of {texts} texts", markup=False),
+        lambda done, texts: out.print(f"dumped {done} of {texts} texts", markup=False),
     )
     out.print(_dumped(args.dump, index), markup=False)
 
@@ -248,7 +247,12 @@ def _dump(args: argparse.Namespace) -> None:
 def _dumped(folder: str, index: Index) -> str:
     size = sum(index.shards.values())
     return (
-        f"{index.texts} texts, {len(index.shards)} files, {size / 1e6:.1f} MB in {folder}: "
+        f"{_counted(index.texts, 'text')}, {_counted(len(index.shards), 'file')}, "
+        f"{size / 1e6:.1f} MB in {folder}: "
         f"physical layers {list(index.layers)}, {index.dtype}, layout {index.layout}.\n"
         f"Score a draft on them: specbench probe --features {folder}"
     )
+
+
+def _counted(number: int, name: str) -> str:
+    return f"{number} {name}" + ("" if number == 1 else "s")

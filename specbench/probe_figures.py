@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
 from specbench.metrics.stats import Interval, log_linear
+from specbench.screen import new_console
 
 if TYPE_CHECKING:
     from specbench.engine.probe import ProbeResult
@@ -111,7 +111,7 @@ def _ratio(above: Any, below: Any) -> Figure:
 
 def show_figures(facts: dict[str, Any]) -> None:
     """Print the tables of ``all_figures`` and of what was measured."""
-    out = Console(highlight=False)
+    out = new_console()
     left = facts["requests_left_out"]
     more = f", {left} left out by --positions or --requests" if left else ""
     out.print(

@@ -12,6 +12,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from specbench.screen import new_console
+
 
 def add_parser(subparsers: Any) -> None:
     """The flags of ``specbench report``."""
@@ -57,7 +59,7 @@ def _report(args: argparse.Namespace) -> int:
     from specbench.store import RunDir
 
     check_latency(args.slo, args.reader_rate)
-    out, console = Path(args.run_dir), Console(highlight=False)
+    out, console = Path(args.run_dir), new_console()
     with RunDir.open(out) as run_dir:
         if args.definitions is not None:
             return _definitions(run_dir, args.definitions, console)

@@ -65,15 +65,24 @@ def inprocess_backend(
     )
 
 
-def remote_backend(server: str, kind: str, *, api_key: str | None) -> Backend:
+def remote_backend(
+    server: str, kind: str, *, api_key: str | None, model: str | None = None
+) -> Backend:
     """A backend for the server at ``server``; ``kind`` is auto, openai or sglang.
 
     Raises:
-        ConfigError: ``kind`` is unknown or the address is not an http(s) URL.
+        ConfigError: ``kind`` is unknown, has no word for ``model``, or the address is not an
+            http(s) URL.
     """
     if kind in ("auto", "openai"):
-        return OpenAIBackend(server, api_key=api_key)
+        return OpenAIBackend(server, model=model, api_key=api_key)
     if kind == "sglang":
+        if model is not None:
+            raise ConfigError(
+                f"--model {model} with --backend sglang.",
+                expected="SGLang's /generate names no model.",
+                todo="Use --backend openai, or leave --model out.",
+            )
         return SGLangBackend(server, api_key=api_key)
     raise ConfigError(f"backend={kind!r} is unknown.", expected="auto, openai or sglang.")
 

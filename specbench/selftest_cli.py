@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from rich.console import Console
-
 from specbench.errors import ConfigError
+from specbench.screen import new_console
 
 
 def add_parser(subparsers: Any) -> None:
@@ -23,8 +22,8 @@ def add_parser(subparsers: Any) -> None:
         "--path",
         choices=("memory", "openai", "sglang"),
         default="openai",
-        help="what is driven: the generator alone, or one HTTP client over loopback (default "
-        "openai)",
+        help="what is driven: the load generator alone (memory), or with one of the HTTP clients "
+        "over loopback (default openai)",
     )
     parser.add_argument("--requests", type=int, default=200, metavar="N", help="default 200")
     parser.add_argument(
@@ -51,7 +50,7 @@ def _selftest(args: argparse.Namespace) -> int:
     result = asyncio.run(
         self_test(connect, requests=args.requests, tokens=args.tokens, concurrency=args.concurrency)
     )
-    console = Console(highlight=False)
+    console = new_console()
     for line in verdict(result):
         console.print(line, markup=False, soft_wrap=True)
     return 0

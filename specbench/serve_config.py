@@ -7,6 +7,7 @@ A file in full::
     batch_size = 4
     log_level = "info"
     api_key_file = "api_key"     # the variable SPECBENCH_API_KEY wins over it
+    served_model_name = "tiny"   # left out: the target's folder
 
     [models]                     # left out: the shipped pair
     target = "models/target"
@@ -39,7 +40,7 @@ from typing import Any
 
 from specbench.config import EngineConfig, SpecConfig, load_strict
 from specbench.errors import ConfigError
-from specbench.resolve import resolve
+from specbench.resolve import Override, resolve
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,12 +75,25 @@ class PointConfig:
         Raises:
             ConfigError: the values contradict each other.
         """
+        return self._resolved()[0]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What ``as_engine`` would change in silence, a sentence each."""
+        changes = self._resolved()[1] if self.as_engine is not None else ()
+        return tuple(
+            f"{one.name} {one.asked} becomes {one.resolved} ({one.reason})"
+            for one in changes
+            if getattr(self, one.name) is not None
+        )
+
+    def _resolved(self) -> tuple[SpecConfig, tuple[Override, ...]]:
         return resolve(
             num_steps=self.num_steps,
             topk=self.topk,
             num_draft_tokens=self.num_draft_tokens,
             as_engine=self.as_engine,
-        )[0]
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,12 +124,15 @@ class ServeConfig:
     batch_size: int = 4
     log_level: str = "info"
     api_key_file: str | None = None
+    served_model_name: str | None = None
     models: ModelsConfig = ModelsConfig()
     engine: EngineConfig = EngineConfig()
     point: PointConfig = PointConfig()
     limits: LimitsConfig = LimitsConfig()
 
     def __post_init__(self) -> None:
+        if self.served_model_name == "":
+            raise ConfigError("served_model_name is empty.", expected="A name, or no such key.")
         if not 0 <= self.port <= 65535:
             raise ConfigError(f"port={self.port}.", expected="A TCP port, or 0 for a free one.")
         if not 1 <= self.batch_size <= self.engine.max_batch_size:

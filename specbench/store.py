@@ -164,7 +164,7 @@ class RunDir:
         for entry in self._log.entries:
             try:
                 requests |= {key: row_request(row) for key, row in self._inputs(entry)}
-                rows = [json.loads(line) for line in self._log.read(entry, "requests").splitlines()]
+                rows = self._rows(entry, "requests")
                 columns = self._columns(entry, steps)
                 traces = [
                     row_trace(row, requests[row["request"]], its)
@@ -242,9 +242,14 @@ class RunDir:
 
     def _inputs(self, entry: Entry) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """Key and row of the requests that came first in ``entry``."""
-        for line in self._log.read(entry, "inputs").splitlines():
-            row = json.loads(line)
+        for row in self._rows(entry, "inputs"):
             yield row["key"], row
+
+    def _rows(self, entry: Entry, part: str) -> list[Any]:
+        """The lines of ``entry`` in ``part``, parsed as one text."""
+        lines = self._log.read(entry, part).splitlines()
+        rows: list[Any] = json.loads(b"[%b]" % b",".join(lines))
+        return rows
 
     def _columns(self, entry: Entry, steps: StepsFile) -> Mapping[str, Any]:
         """The step columns of ``entry``, from wherever they stand."""
@@ -256,7 +261,7 @@ class RunDir:
     def _table(self, entry: Entry, steps: StepsFile) -> dict[str, Any]:
         """The step columns of ``entry`` with its arm and the ids of its requests."""
         columns = dict(self._columns(entry, steps))
-        ids = [json.loads(row)["id"] for row in self._log.read(entry, "requests").splitlines()]
+        ids = [row["id"] for row in self._rows(entry, "requests")]
         count = len(columns["request"])
         arm = {name: [entry.head[name]] * count for name in ARM_FIELDS}
         named = [ids[index].encode(errors="replace").decode() for index in columns["request"]]

@@ -37,14 +37,16 @@ class SweepSpec:
 
     ``requests`` is the number of prompts of each arm, split into ``blocks`` blocks; into fewer at
     a batch size where a block would not fill the batch ``waves`` times (0: never fewer). Paths are
-    None for the shipped pair; ``server`` is the address of an outside server. ``noise_floor``
-    adds a second plain arm; ``slo`` and ``reader_rate`` are what the report judges latency by.
+    None for the shipped pair; ``server`` is the address of an outside server, ``model`` one of
+    its models. ``noise_floor`` adds a second plain arm; ``slo`` and ``reader_rate`` are what the
+    report judges latency by.
     """
 
     target: str | None = None
     draft: str | None = None
     server: str | None = None
     backend: str = "auto"
+    model: str | None = None
     workloads: tuple[str, ...] = ("default",)
     num_steps: tuple[int, ...] = (0, 1, 2, 3, 5)
     topk: tuple[int, ...] = (1, 4)

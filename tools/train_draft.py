@@ -21,6 +21,7 @@ the templates that the demo pair is trained on. Prompts of ``--evaluate`` are ne
 from __future__ import annotations
 
 import argparse
+import difflib
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import fields
@@ -31,14 +32,16 @@ import torch
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from specbench.checkpoint.conventions import parse_ids
+from specbench.checkpoint import read_target
+from specbench.checkpoint.conventions import find, parse_ids, to_written
 from specbench.checkpoint.layouts import LAYOUTS
-from specbench.errors import SpecbenchError
+from specbench.errors import ConfigError
+from tools.command import run
 from tools.draft_training.cards import stage_card, stage_probe
-from tools.draft_training.features import stage_features
+from tools.draft_training.features import captured_layers, stage_features
 from tools.draft_training.plan import Plan
 from tools.draft_training.texts import stage_texts
-from tools.draft_training.train import stage_draft, stage_export
+from tools.draft_training.train import check_out, draft_shape, stage_draft, stage_export
 
 STAGES: dict[str, Callable[[Plan], None]] = {
     "texts": stage_texts,
@@ -77,7 +80,9 @@ def parser() -> argparse.ArgumentParser:
     parse.add_argument("--target", type=Path, required=True, help="a Hugging Face folder")
     parse.add_argument("--out", type=Path, required=True, help="receives the draft")
     parse.add_argument("--work", type=Path, required=True, help="texts, features, checkpoints, log")
-    parse.add_argument("--stage", default="all", help=f"all, or some of {','.join(STAGES)}")
+    parse.add_argument(
+        "--stage", default="all", help=f"all, or some of {','.join(STAGES)}, in that order"
+    )
     parse.add_argument("--prompts", action="append", metavar="NAME", help="may be repeated")
     parse.add_argument("--evaluate", default="default", metavar="NAME", help="workload to probe on")
     parse.add_argument("--capture", default="", metavar="K,K,K", help="physical feature indices")
@@ -106,22 +111,57 @@ def make_plan(args: argparse.Namespace) -> Plan:
     )
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Run the stages asked for."""
+def stages(text: str) -> list[str]:
+    """The stages of ``--stage``.
+
+    Raises:
+        ConfigError: one is unknown, or they do not stand in the order in which they build on each
+            other.
+    """
+    names = list(STAGES) if text == "all" else [name.strip() for name in text.split(",")]
+    if unknown := [name for name in names if name not in STAGES]:
+        near = difflib.get_close_matches(unknown[0], STAGES, n=1)
+        hint = f"Did you mean {near[0]!r}?" if near else f"Stages are {', '.join(STAGES)}."
+        raise ConfigError(f"--stage: unknown stage {unknown[0]!r}.", todo=hint)
+    ordered = [name for name in STAGES if name in names]
+    if names != ordered:
+        raise ConfigError(
+            f"--stage {text} is not in the order in which stages build on each other.",
+            expected=f"--stage {','.join(ordered)}.",
+        )
+    return names
+
+
+def check(plan: Plan, names: Sequence[str]) -> None:
+    """Refuse now what a stage would refuse after hours of others.
+
+    Raises:
+        UsageError: the target, the layers, the vocabulary, the engine or the folder to write for.
+    """
+    target, folder = read_target(plan.target)
+    draft_shape(plan, target)
+    if "export" in names:
+        check_out(plan)
+        arch = str((folder.config.get("architectures") or [""])[0])
+        rule = find(plan.engine or LAYOUTS[plan.layout].code, arch)
+        if LAYOUTS[plan.layout].key:
+            to_written(captured_layers(plan, target.n_layers), rule, target.n_layers)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the stages asked for; the exit code is as ``specbench`` has it."""
     args = parser().parse_args(argv)
-    names = list(STAGES) if args.stage == "all" else args.stage.split(",")
-    unknown = [name for name in names if name not in STAGES]
-    if unknown:
-        raise SystemExit(f"unknown stage {unknown[0]!r}; stages are {', '.join(STAGES)}")
-    torch.set_num_threads(args.threads)
-    args.work.mkdir(parents=True, exist_ok=True)
-    try:
-        plan = make_plan(args)
-        for name in names:
-            STAGES[name](plan)
-    except SpecbenchError as error:
-        raise SystemExit(f"error: {error}") from error
+    return run("train_draft", lambda: _train(args))
+
+
+def _train(args: argparse.Namespace) -> None:
+    names, plan = stages(args.stage), make_plan(args)
+    check(plan, names)
+    torch.set_num_threads(plan.threads)
+    plan.work.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        STAGES[name](plan)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

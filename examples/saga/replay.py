@@ -1,7 +1,8 @@
 """Replays scenarios A to I of docs/saga.md on the shipped pair; prints what specbench says.
 
-``python examples/saga/replay.py [LETTER ...] [--out DIR]`` runs the named ones, or all. Scenarios
-D and E switch a fault on inside the engine, which no checkpoint can express.
+``python examples/saga/replay.py [LETTER ...] [--out DIR]`` runs the named ones, or all; what is in
+``output/`` was written with ``--out examples/saga/output``. Scenarios D and E switch a fault on
+inside the engine, which no checkpoint can express.
 """
 
 from __future__ import annotations
@@ -164,4 +165,5 @@ if __name__ == "__main__":
     unknown = [letter for letter in asked.letters if letter not in SCENARIOS]
     if unknown:
         sys.exit(f"unknown scenario {unknown[0]}; known: {', '.join(SCENARIOS)}")
+    os.environ.setdefault("COLUMNS", "100")  # as wide wherever it is replayed
     run(asked.letters, asked.out)

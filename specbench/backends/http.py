@@ -185,9 +185,15 @@ def _translated(url: str) -> Iterator[None]:
             f"Nothing answers at {url}: {error.__cause__ or error}.",
             todo="Start the server, or correct its address.",
         ) from None
+    except aiohttp.ClientResponseError as error:
+        told = " ".join(error.message.split())
+        raise BackendError(
+            f"What answers at {url} does not speak HTTP: {told[:160]}",
+            todo="Check host and port, and http or https.",
+        ) from None
     except aiohttp.ClientError as error:
         raise BackendError(
-            f"The connection to {url} broke off: {type(error).__name__} {error}.",
+            f"The connection to {url} broke off: {type(error).__name__} {error!s:.200}.",
             todo="See the server's log.",
         ) from None
     except TimeoutError:

@@ -11,7 +11,13 @@ from specbench.backends.base import BackendFacts, Event, Finished
 from specbench.backends.claims import OURS, SGLANG, VLLM
 from specbench.backends.remote import Answer, RemoteBackend
 from specbench.backends.sampling import sampling_fields
-from specbench.backends.speculation import read_ids, read_openai_usage, read_steps
+from specbench.backends.speculation import (
+    positive,
+    read_ids,
+    read_new_tokens,
+    read_openai_usage,
+    read_steps,
+)
 from specbench.errors import BackendError, ConfigError
 from specbench.request import Request
 from specbench.trace import Chunk, Finish
@@ -88,17 +94,18 @@ def choose_model(asked: str | None, listed: list[str]) -> str:
     if asked is not None:
         return asked
     if len(listed) != 1:
-        raise ConfigError(
-            f"The server lists {len(listed)} models ({names}).", todo="Name one with --model."
-        )
+        what = f"{len(listed)} models ({names})" if listed else "no model at /v1/models"
+        raise ConfigError(f"The server lists {what}.", todo="Name one with --model.")
     return listed[0]
 
 
 def _models(answer: Any) -> dict[str, int | None]:
     """Model names with their longest sequence, where ``/v1/models`` gives it (vLLM does)."""
     entries = answer.get("data") if isinstance(answer, Mapping) else None
-    listed = [e for e in entries or () if isinstance(e, Mapping) and "id" in e]
-    return {str(e["id"]): e.get("max_model_len") for e in listed}
+    if not isinstance(entries, list):
+        return {}
+    listed = [e for e in entries if isinstance(e, Mapping) and isinstance(e.get("id"), str)]
+    return {e["id"]: positive(e.get("max_model_len")) for e in listed}
 
 
 class _Answer:
@@ -131,8 +138,8 @@ class _Answer:
         choice = first_table(choices)
         reason = choice.get("finish_reason")
         if reason is not None:
-            if reason not in _FINISH:
-                raise BackendError(f"The server ended the request with {reason!r}.")
+            if not isinstance(reason, str) or reason not in _FINISH:
+                raise BackendError(f"The server ended the request with {reason!r:.120}.")
             self._finish = _FINISH[reason]
         if "text" in choice:
             return str(choice["text"] or "")
@@ -144,10 +151,8 @@ class _Answer:
         """Tokens since the last event, where the server counts as it goes (vLLM, SGLang, ours)."""
         if not data.get("choices"):
             return None
-        total = table_in(data, "usage").get("completion_tokens")
-        if not isinstance(total, int):
-            return None
-        new, self._tokens = total - self._tokens, total
+        new = read_new_tokens(table_in(data, "usage"), self._tokens)
+        self._tokens += new or 0
         return new
 
     def end(self) -> Iterator[Event]:

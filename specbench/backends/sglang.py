@@ -10,7 +10,12 @@ from specbench.backends.base import Event, Finished
 from specbench.backends.claims import OURS
 from specbench.backends.remote import Answer, RemoteBackend
 from specbench.backends.sampling import sampling_fields
-from specbench.backends.speculation import read_ids, read_meta_info, read_steps
+from specbench.backends.speculation import (
+    read_ids,
+    read_meta_info,
+    read_new_tokens,
+    read_steps,
+)
 from specbench.errors import BackendError, ConfigError
 from specbench.request import Request
 from specbench.trace import Chunk, Finish
@@ -89,10 +94,8 @@ class _Answer:
             self._ids.extend(ids)
         else:
             self._ids = list(ids)
-        total = table_in(data, "meta_info").get("completion_tokens")
-        if not isinstance(total, int):
-            return None
-        new, self._tokens = total - self._tokens, total
+        new = read_new_tokens(table_in(data, "meta_info"), self._tokens)
+        self._tokens += new or 0
         return new
 
     def end(self) -> Iterator[Event]:
@@ -100,10 +103,11 @@ class _Answer:
         meta = table_in(self._last, "meta_info")
         reason = meta.get("finish_reason") or {}
         kind = reason.get("type") if isinstance(reason, Mapping) else reason
-        if kind not in _FINISH:
+        if not isinstance(kind, str) or kind not in _FINISH:
             why = reason.get("message", kind) if isinstance(reason, Mapping) else kind
+            told = str(why or "no finish_reason")[:300]
             raise BackendError(
-                f"The stream ended without a finished request ({why or 'no finish_reason'}).",
+                f"The stream ended without a finished request ({told}).",
                 todo="See the server's log.",
             )
         yield from read_steps(table_in(self._last, "specbench"))

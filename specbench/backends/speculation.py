@@ -9,11 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeGuard
 
 from specbench.backends.answers import table_in
 from specbench.errors import BackendError, SpecbenchError
 from specbench.trace import StepTrace, Usage
+
+MOST_COUNTED = 2**53  # beyond it no float holds every count
+
+
+def _is_count(value: Any) -> TypeGuard[int]:
+    return type(value) is int and 0 <= value < MOST_COUNTED
+
+
+def positive(value: Any) -> int | None:
+    """A length or a size that a server told; None for anything else."""
+    return value if _is_count(value) and value > 0 else None
 
 
 def read_openai_usage(answer: Mapping[str, Any]) -> Usage:
@@ -123,14 +134,34 @@ def read_ids(table: Mapping[str, Any], name: str = "output_ids") -> tuple[int, .
     return _counts(table, name)
 
 
+def read_new_tokens(table: Mapping[str, Any], before: int) -> int | None:
+    """How far the running total ``completion_tokens`` is beyond ``before``; None when not given.
+
+    Raises:
+        BackendError: it is no count, or went back.
+
+    >>> read_new_tokens({"completion_tokens": 7}, 5), read_new_tokens({}, 5)
+    (2, None)
+    """
+    total = _count(table, "completion_tokens")
+    if total is None:
+        return None
+    if total < before:
+        raise BackendError(
+            f"The server's completion_tokens went back from {before} to {total}.",
+            expected="A total that grows.",
+        )
+    return total - before
+
+
 def _count(table: Mapping[str, Any], *names: str) -> int | None:
     """The first of ``names`` that the server gave; None when it gave none of them."""
     for name in names:
         value = table.get(name)
         if value is None:
             continue
-        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise BackendError(f"The server's {name} is {value!r}.", expected="A count.")
+        if not _is_count(value):
+            raise BackendError(f"The server's {name} is {value!r:.80}.", expected="A count.")
         return value
     return None
 
@@ -140,7 +171,7 @@ def _counts(table: Mapping[str, Any], *names: str) -> tuple[int, ...] | None:
         value = table.get(name)
         if value is None:
             continue
-        if not isinstance(value, list) or not all(type(v) is int and v >= 0 for v in value):
+        if not isinstance(value, list) or not all(_is_count(v) for v in value):
             raise BackendError(f"The server's {name} is {value!r:.200}.", expected="Counts.")
         return tuple(value)
     return None

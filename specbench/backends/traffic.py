@@ -25,6 +25,7 @@ GENERATED = frozenset(
         "specbench_output_tokens_total",
     }
 )
+MOST_COUNTED = 2**53  # 9 quadrillion: no server has generated so many tokens
 SLACK = 0.02
 SLACK_PER_REQUEST = 2  # an end token that one side counts and the other does not
 
@@ -38,12 +39,13 @@ class Counters:
 
 
 def read_counters(page: str) -> Counters:
-    """The counters of a metrics page, added up over their labels.
+    """The counters of a metrics page, added up over their labels; what is no count is not told.
 
     >>> read_counters('vllm:num_requests_running{engine="0"} 2.0\\n# TYPE x counter\\n')
     Counters(busy=2, generated=None)
     """
     sums: dict[bool, float] = {}
+    broken: set[bool] = set()
     for line in page.splitlines():
         name = line.partition("{")[0].partition(" ")[0]
         if name in BUSY or name in GENERATED:
@@ -51,13 +53,15 @@ def read_counters(page: str) -> Counters:
                 value = float(line.rpartition("}")[2].split()[0 if "}" in line else 1])
             except (ValueError, IndexError):
                 continue
-            if math.isfinite(value):
-                sums[name in BUSY] = sums.get(name in BUSY, 0.0) + value
-    busy, generated = sums.get(True), sums.get(False)
-    return Counters(
-        busy=None if busy is None else round(busy),
-        generated=None if generated is None else round(generated),
+            if math.isnan(value):  # a gauge that has not been set
+                continue
+            if not 0 <= value < MOST_COUNTED:
+                broken.add(name in BUSY)
+            sums[name in BUSY] = sums.get(name in BUSY, 0.0) + value
+    busy, generated = (
+        round(sums[kind]) if kind in sums and kind not in broken else None for kind in (True, False)
     )
+    return Counters(busy=busy, generated=generated)
 
 
 class Traffic:
@@ -65,6 +69,7 @@ class Traffic:
 
     def __init__(self) -> None:
         self._first: int | None = None
+        self._last = 0
         self._tokens: int | None = 0
         self._requests = 0
 
@@ -85,7 +90,9 @@ class Traffic:
             return f"the server ran or held {seen.busy} requests while none of this run was sent"
         if seen.generated is None:
             return ""
-        if self._first is None or seen.generated < self._first:  # the server was started anew
+        anew = self._first is None or seen.generated < self._last  # a server that was restarted
+        self._last = seen.generated
+        if self._first is None or anew:
             self._first, self._tokens, self._requests = seen.generated, 0, 0
             return ""
         if self._tokens is None:

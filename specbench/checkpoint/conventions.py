@@ -68,12 +68,14 @@ def find(engine: str, arch: str = "") -> IdRule:
     Raises:
         ConfigError: unknown code base, or a version whose rule nobody has read.
     """
-    code, _, text = engine.partition("==")
+    code, named, text = engine.partition("==")
     code = code.strip().lower()
     rules = rules_for(code, arch)
     if not rules:
         known = ", ".join(dict.fromkeys(rule.code for rule in RULES))
         raise ConfigError(f"{engine!r} is not a known code base.", expected=f"One of {known}.")
+    if named and not text.strip():
+        raise ConfigError(f"{engine!r} names no version.", expected=f"{code}==VERSION, or {code}.")
     if not text:
         if len(rules) > 1:
             raise ConfigError(

@@ -91,12 +91,18 @@ def parse_json(path: Path, text: bytes, max_depth: int) -> Any:
         CheckpointError: not JSON, nested deeper than ``max_depth``, or a key appears twice.
     """
     if _depth(text) > max_depth:
-        raise _broken(path, f"its JSON is nested deeper than {max_depth}")
+        raise _unread(path, f"its JSON is nested deeper than {max_depth}")
     try:
         return json.loads(text, object_pairs_hook=_unique)
+    except _TwiceError as error:
+        raise _unread(path, f"{error}, and readers differ in which they take") from error
     except (ValueError, RecursionError) as error:
         told = reprlib.repr(str(error))
-        raise _broken(path, f"its JSON cannot be parsed ({told})") from error
+        raise _unread(path, f"its JSON cannot be parsed ({told})") from error
+
+
+class _TwiceError(ValueError):
+    """A table of JSON names a key twice."""
 
 
 def _depth(text: bytes) -> int:
@@ -119,7 +125,12 @@ def _parse(path: Path, text: bytes) -> dict[str, Any]:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     table = dict(pairs)
     if len(table) != len(pairs):
-        raise ValueError("a key appears twice")
+        left = set(table)
+        for name, _ in pairs:
+            if name not in left:
+                break
+            left.remove(name)
+        raise _TwiceError(f"the key {reprlib.repr(name)} stands twice in one table")
     return table
 
 
@@ -157,6 +168,13 @@ def _check_layout(path: Path, entries: list[TensorEntry], start: int, size: int)
         at = entry.end
     if at != size:
         raise _broken(path, f"its tensors end at byte {at}, but the file has {size}")
+
+
+def _unread(path: Path, why: str) -> CheckpointError:
+    """The error for JSON that is no use: a file of its own, or the header of tensors."""
+    if path.suffix != ".json":
+        return _broken(path, why)
+    return CheckpointError(f"{path}: {why}.", todo="Correct the file, or export it again.")
 
 
 def _broken(path: Path, why: str) -> CheckpointError:

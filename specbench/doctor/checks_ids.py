@@ -201,12 +201,13 @@ def check_engines(subject: Subject) -> Iterator[Finding]:
     if claim is None or n is None or any(not 0 <= k <= n for k in claim.physical):
         return
     named = {w.key: w.ids for w in written_ids(subject.draft.whole)}
-    facts, writes = [], []
+    facts, writes, right = [], [], []
     for rule in _serving(subject):
         taken, why = _taken(rule, named, n)
-        if taken == claim.physical:
-            continue
         engine = f"{rule.code} {versions(rule)}"
+        if taken == claim.physical:
+            right.append(engine)
+            continue
         facts.append(Fact(text=f"{engine} would capture {_shown(taken)}: {why}", where=rule.source))
         try:
             ids = list(to_written(claim.physical, rule, n))
@@ -217,9 +218,10 @@ def check_engines(subject: Subject) -> Iterator[Finding]:
         yield Finding(
             code="ids.engines",
             severity=Severity.ERROR if subject.engine else Severity.NOTE,
-            title=f"{_names(facts)} would capture other layers than {list(claim.physical)}",
+            title=_misread(facts, claim.physical, certain=bool(subject.engine)),
             evidence=tuple(facts),
-            remedy=_sentence("; ".join(writes)),
+            remedy=(f"Right as it is for {_listed(right)}. " if right else "")
+            + _sentence("; ".join(writes)),
             claims=f"physical {list(claim.physical)} ({claim.source})",
             score=0.9 if subject.engine else 0.4,
         )
@@ -248,8 +250,13 @@ def _shown(taken: tuple[int, ...] | None) -> str:
     return "nothing" if taken is None else str(list(taken))
 
 
-def _names(facts: list[Fact]) -> str:
-    names = [fact.text.partition(" would")[0] for fact in facts]
+def _misread(facts: list[Fact], physical: tuple[int, ...], *, certain: bool) -> str:
+    names = _listed([fact.text.partition(" would")[0] for fact in facts])
+    told = f"{names} would feed the draft other layers than its own {list(physical)}"
+    return told if certain else f"Only if you serve with one of them: {told}"
+
+
+def _listed(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 

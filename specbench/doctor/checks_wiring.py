@@ -5,8 +5,9 @@ Converts ``doctor.wiring`` and ``doctor.wiring_served`` into findings (engine-sp
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from specbench.config import EngineConfig, SpecConfig
 from specbench.doctor.checks_coverage import coverage_finding
@@ -18,6 +19,7 @@ from specbench.doctor.wiring import probe_wiring as probe
 from specbench.doctor.wiring_candidates import Bounds
 from specbench.doctor.wiring_engine import engine_findings
 from specbench.doctor.wiring_finding import findings_of
+from specbench.doctor.wiring_more import FurtherText, Reserve, Scored, settle
 from specbench.doctor.wiring_served import PREFILL_CHUNK, Served, compare_served
 from specbench.doctor.wiring_template import bos_finding, probe_templates, template_finding
 from specbench.engine.engine import Engine
@@ -45,19 +47,24 @@ class Probed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """A pair with its captured text, ready to be scored any number of times."""
+    """A pair with its captured text, ready to be scored any number of times.
+
+    ``reserve`` are further requests, for what the text of ``requests`` does not decide.
+    """
 
     pair: ModelPair
     draft: ProbeDraft
     captured: Capture
     bounds: Bounds
     requests: tuple[Request, ...] = ()
+    reserve: Reserve = field(default_factory=Reserve)
 
 
 def load(
     subject: Subject,
     requests: tuple[Request, ...],
     *,
+    reserve: Reserve = Reserve(),  # noqa: B008  # frozen
     captured: Capture | None = None,
     share_embedding: bool = False,
 ) -> Loaded:
@@ -66,6 +73,7 @@ def load(
     Args:
         subject: the pair's files.
         requests: prompts.
+        reserve: more prompts, for candidates that these do not decide on.
         captured: every stream of the same target's text, when it was captured before.
         share_embedding: the engine takes the target's embedding even if the draft has its own.
 
@@ -79,6 +87,7 @@ def load(
     config = replace(CONFIG, force_share_embed=share_embedding, d2t=subject.d2t)
     pair = ModelPair.load(target, folder, config, **flags)  # type: ignore[arg-type]  # two kinds
     draft = ProbeDraft.load(pair, folder, d2t=subject.d2t, **flags)
+    begun = time.perf_counter()
     if captured is None:
         texts = greedy_texts(pair, requests, past=STEPS + 1)
         captured = capture(pair, texts, vocab_ids=draft.target_ids(), taps=tuple(Tap))
@@ -91,7 +100,15 @@ def load(
         own_embedding=draft.has_own_embedding,
         mapped=draft.spec.draft_vocab < draft.spec.vocab,
     )
-    return Loaded(pair=pair, draft=draft, captured=captured, bounds=bounds, requests=requests)
+    each = (time.perf_counter() - begun) / len(captured.samples)
+    return Loaded(
+        pair=pair,
+        draft=draft,
+        captured=captured,
+        bounds=bounds,
+        requests=requests,
+        reserve=replace(reserve, seconds=each),
+    )
 
 
 def probe_pair(
@@ -117,14 +134,15 @@ def probe_pair(
         verdict: of the same pair and text, when it was probed before.
         change: called on the engine that serves, once it is configured.
     """
-    verdict = verdict or probe(loaded.draft, loaded.captured, loaded.bounds, budget=budget)
+    scored = _score(subject, loaded, verdict, templates=templates, budget=budget)
+    verdict = scored.verdict
     found: list[Finding] = []
-    confirmed: list[str] = []
+    confirmed: list[str] = list(scored.told)
     if verdict.winner is None:
         confirmed.append(_confirmed(verdict))
     else:
         found += _verdict(subject, loaded, verdict)
-    found += _of_text(subject, loaded, verdict, templates)
+    found += _of_text(subject, loaded, scored)
     if proposed is not None:
         found.append(_proposal(loaded, proposed))
     served = None
@@ -158,17 +176,28 @@ def _serve(loaded: Loaded, change: Callable[[Engine], None] | None) -> Served:
     return compare_served(engine, loaded.draft, loaded.captured, loaded.bounds)
 
 
-def _of_text(subject: Subject, loaded: Loaded, verdict: Verdict, templates: bool) -> list[Finding]:
+def _score(
+    subject: Subject, loaded: Loaded, verdict: Verdict | None, *, templates: bool, budget: int
+) -> Scored:
+    """Every candidate on the first text; then what is contested on more of it."""
+    draft, captured = loaded.draft, loaded.captured
+    verdict = verdict or probe(draft, captured, loaded.bounds, budget=budget)
+    folder = subject.draft.path
+    variants = (
+        probe_templates(loaded.pair, draft, folder, loaded.requests, captured) if templates else ()
+    )
+    text = FurtherText(loaded.pair, draft, folder, captured, loaded.bounds)
+    scored = Scored(verdict=verdict, variants=variants)
+    return settle(text, loaded.reserve, len(captured.samples), scored)
+
+
+def _of_text(subject: Subject, loaded: Loaded, scored: Scored) -> list[Finding]:
     """What the text tells: tokens out of vocabulary, doubled start tokens, other templates."""
     found = [
-        coverage_finding(loaded.draft, loaded.captured, verdict.claimed.first),
+        coverage_finding(loaded.draft, loaded.captured, scored.verdict.claimed.first),
         bos_finding(loaded.captured, subject.target.integer("bos_token_id")),
+        template_finding(scored.variants),
     ]
-    if templates:
-        variants = probe_templates(
-            loaded.pair, loaded.draft, subject.draft.path, loaded.requests, loaded.captured
-        )
-        found.append(template_finding(variants, len(loaded.requests)))
     return [finding for finding in found if finding is not None]
 
 

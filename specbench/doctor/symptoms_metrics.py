@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from specbench.doctor.symptoms_data import Observed, from_counts, from_gauge
 from specbench.errors import ConfigError, OutputError, UnreachableError
 
+MOST_COUNTED = 1e18
 MOST_BYTES = 32 * 1024 * 1024
 _LINE = re.compile(r"^([a-zA-Z_:][\w:]*)(?:\{(.*)\})?\s+([^\s]+)(?:\s+\S+)?(?:\s+#.*)?$")
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
@@ -103,7 +104,13 @@ def _delta(
     page: Mapping[tuple[str, str], list[float]], before: Samples, name: str, position: str = ""
 ) -> int:
     """What a counter gained."""
-    gained = sum(page.get((name, position), ())) - sum(before.get((name, position), ()))
+    now, then = (seen.get((name, position), ()) for seen in (page, before))
+    for value in (*now, *then):
+        if not 0 <= value < MOST_COUNTED:
+            raise ConfigError(
+                f"{name} is {value:g}.", expected="A count.", todo="Is this the server's own page?"
+            )
+    gained = sum(now) - sum(then)
     if gained < 0:
         raise ConfigError(
             f"{name} fell since the earlier page.", todo="The server restarted; take both again."

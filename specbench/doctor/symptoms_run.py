@@ -76,7 +76,8 @@ def _observed(path: Path, point: str, chosen: Sequence[Arm]) -> Observed:
     counted = len({r.conversation for r in requests})
     length = accept_length(requests)
     return Observed(
-        source=f"{path.name}: {point}",
+        source=f"{path.name}: {point}, temperature {chosen[0].key.cell.temperature:g}, "
+        f"batch size{'s' if len(batches) > 1 else ''} {', '.join(map(str, sorted(batches)))}",
         basis=f"{_steps(requests)} steps of {counted} conversations, resampled by conversation",
         accept_length=None if length is None else _share(length),
         conditional=conditional,

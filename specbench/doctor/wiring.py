@@ -34,7 +34,8 @@ MOST_ROUNDS = 3
 class Candidate:
     """A scored wiring. ``first`` and ``second`` are teacher-forced accuracies of steps 1 and 2
     over the whole vocabulary. ``gain`` is how much their mean exceeds the base's, in the same
-    unit, with its standard error; ``z`` is gain over error (None when the two never differ)."""
+    unit, with its standard error; ``z`` is gain over error (None when the two never differ), and
+    ``limit`` the z above which it beats the base."""
 
     change: Change
     first: float
@@ -42,16 +43,27 @@ class Candidate:
     gain: float
     error: float
     z: float | None
+    limit: float = FAULT_Z
 
     @property
     def better(self) -> bool:
-        """It beats the base by more than three standard errors."""
-        return self.z is not None and self.z > FAULT_Z
+        """It beats the base by more than its limit of standard errors."""
+        return self.z is not None and self.z > self.limit
 
     @property
     def most(self) -> float:
         """The largest gain over the base that three standard errors leave possible."""
         return self.gain + FAULT_Z * self.error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """A later look at candidates that the first text left open: ``names``, over ``positions`` of
+    ``requests``, the first ones counted."""
+
+    names: tuple[str, ...]
+    requests: int
+    positions: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +73,8 @@ class Verdict:
     ``claimed`` is the files' wiring with its accuracies; ``ranked`` are the candidates, best
     first; ``winner`` is the joint repair, None when nothing beats the claim, with the changes
     that it is made of in ``repairs`` (each measured against the repairs before it).
-    ``searched`` counts the choices of layers that were scored.
+    ``searched`` counts the choices of layers that were scored. ``look`` is there when some
+    candidates, and the claim beside them, were scored on further requests (``wiring_more``).
     """
 
     claimed: Candidate
@@ -73,6 +86,7 @@ class Verdict:
     longest: int
     searched: int
     unknown_share: float
+    look: Look | None = None
 
     @property
     def open(self) -> tuple[Candidate, ...]:
@@ -88,7 +102,13 @@ class Verdict:
         The standard error of a difference is that of the positions where two wirings guess
         otherwise, so every candidate has its own: one close to the claim is measured finely.
         """
-        told = f"{self.positions} positions of {self.requests} requests: "
+        look = self.look
+        more = (
+            ""
+            if look is None
+            else (f" ({look.positions} of {look.requests} for {', '.join(look.names)})")
+        )
+        told = f"{self.positions} positions of {self.requests} requests{more}: "
         if self.requests < LEAST_REQUESTS:
             told += f"under {LEAST_REQUESTS} requests no fault is declared. "
         left, total = self.open, len(self.ranked)
@@ -123,7 +143,7 @@ def probe_wiring(
         WorkloadError: no positions to score.
     """
     base = Change(wire="", name="as the files claim", wiring=draft.claimed)
-    judge = _Judge(draft, capture)
+    judge = Judge(draft, capture)
     claimed = judge.candidate(base, base.wiring)
     changes = single_changes(base.wiring, bounds)
     found, searched = best_layers(draft, capture, base.wiring, bounds, budget, judge.first)
@@ -131,16 +151,10 @@ def probe_wiring(
     changes += [change for change in found if change.wiring not in known]
     ranked = sorted(
         (judge.candidate(change, base.wiring) for change in changes),
-        key=lambda c: (-(c.first + c.second), c.change.name),
+        key=lambda c: (-c.gain, c.change.name),
     )
     enough = len(capture.samples) >= LEAST_REQUESTS
-    repairs = _repairs(judge, ranked, base.wiring, bounds) if enough else ()
-    winner = None
-    if repairs:
-        wiring = repairs[-1].change.wiring
-        names = ", ".join(c.change.name for c in repairs)
-        wire = "+".join(dict.fromkeys(c.change.wire for c in repairs))
-        winner = judge.candidate(Change(wire=wire, name=names, wiring=wiring), base.wiring)
+    winner, repairs = joint_repair(judge, ranked, base.wiring, bounds) if enough else (None, ())
     scores = judge.scores(base.wiring)
     return Verdict(
         claimed=claimed,
@@ -155,8 +169,21 @@ def probe_wiring(
     )
 
 
+def joint_repair(
+    judge: Judge, ranked: Sequence[Candidate], base: Wiring, bounds: Bounds
+) -> tuple[Candidate | None, tuple[Candidate, ...]]:
+    """All repairs together, and one by one; None and nothing when no candidate beats the base."""
+    repairs = _repairs(judge, ranked, base, bounds)
+    if len(repairs) < 2:
+        return (repairs[0] if repairs else None), repairs
+    names = ", ".join(c.change.name for c in repairs)
+    wire = "+".join(dict.fromkeys(c.change.wire for c in repairs))
+    change = Change(wire=wire, name=names, wiring=repairs[-1].change.wiring)
+    return judge.candidate(change, base), repairs
+
+
 def _repairs(
-    judge: _Judge, ranked: Sequence[Candidate], base: Wiring, bounds: Bounds
+    judge: Judge, ranked: Sequence[Candidate], base: Wiring, bounds: Bounds
 ) -> tuple[Candidate, ...]:
     """Changes taken one after another, the largest gain first, while each still gains."""
     taken: list[Candidate] = []
@@ -172,8 +199,8 @@ def _repairs(
     return tuple(taken)
 
 
-class _Judge:
-    """Scores wirings, each once, and compares them pairwise."""
+class Judge:
+    """Scores wirings on one text, each once, and compares them pairwise."""
 
     def __init__(self, draft: ProbeDraft, capture: Capture) -> None:
         if not capture.samples:

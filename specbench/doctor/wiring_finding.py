@@ -137,9 +137,10 @@ def _clean(verdict: Verdict) -> Finding:
 
 
 def _figures(verdict: Verdict, winner: Candidate | None) -> dict[str, Figure]:
+    text = verdict.look or verdict
     figures: dict[str, Figure] = {
-        "requests": verdict.requests,
-        "positions": verdict.positions,
+        "requests": text.requests,
+        "positions": text.positions,
         "candidates": len(verdict.ranked),
         "claimed_step_1": verdict.claimed.first,
         "claimed_step_2": verdict.claimed.second,

@@ -28,20 +28,62 @@ from specbench.request import Message, Request
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
-    """A way to form the prompts, and by how much the draft guesses better then: ``gain`` is the
-    difference of mean accuracy of steps 1 and 2, with its standard error by request."""
+    """A way to form the prompts, and how the draft guesses then.
+
+    ``sums`` [R, 2] are right guesses (mean of steps 1 and 2) and positions by request, ``base``
+    [R, 2] the same as prompts are formed now; ``limit`` is the z above which it beats them.
+    """
 
     name: str
-    accuracy: float
-    gain: float
-    error: float
+    sums: np.ndarray
+    base: np.ndarray
+    limit: float = FAULT_Z
+
+    @property
+    def accuracy(self) -> float:
+        """Share of right guesses, mean of both steps."""
+        return _share(self.sums)
+
+    @property
+    def now(self) -> float:
+        """The same as prompts are formed now."""
+        return _share(self.base)
+
+    @property
+    def gain(self) -> float:
+        """By how much it is better."""
+        return ratio_difference(self.sums, self.base)[0]
+
+    @property
+    def error(self) -> float:
+        """Standard error of the gain, by request."""
+        return ratio_difference(self.sums, self.base)[1]
 
     @property
     def z(self) -> float:
         """Gain over its standard error."""
-        if self.error > 0:
-            return self.gain / self.error
-        return math.copysign(math.inf, self.gain) if self.gain else 0.0
+        return _z(self.sums, self.base)
+
+    @property
+    def most(self) -> float:
+        """The largest gain that three standard errors leave possible."""
+        return self.gain + FAULT_Z * self.error
+
+    @property
+    def better(self) -> bool:
+        """It surely beats the prompts as they are formed now."""
+        return self.z > self.limit
+
+
+def _share(sums: np.ndarray) -> float:
+    return float(sums[:, 0].sum() / sums[:, 1].sum())
+
+
+def _z(here: np.ndarray, there: np.ndarray) -> float:
+    gain, error = ratio_difference(here, there)
+    if error > 0:
+        return gain / error
+    return math.copysign(math.inf, gain) if gain else 0.0
 
 
 def renderings(
@@ -110,26 +152,28 @@ def probe_templates(
         captured: their text as prompts are formed now.
 
     Returns:
-        Variants by gain, best first; empty when the requests are token ids.
+        A variant for each, in the order of ``renderings``; none when the requests are token ids.
     """
     if not requests or any(r.prompt_ids is not None for r in requests):
         return ()
-    base, found = _sums(draft, captured), []
-    for name, formed in renderings(pair, draft_folder, requests):
-        texts = greedy_texts(pair, formed, past=STEPS)
-        wiring = draft.claimed
-        other = capture(
-            pair, texts, vocab_ids=draft.target_ids(), layers=wiring.slots, taps=(wiring.tap,)
-        )
-        sums = _sums(draft, other)
-        gain, error = ratio_difference(sums, base)
-        accuracy = float(sums[:, 0].sum() / sums[:, 1].sum())
-        found.append(Variant(name=name, accuracy=accuracy, gain=gain, error=error))
-    return tuple(sorted(found, key=lambda v: -v.gain))
+    base = hits_by_request(draft, captured)
+    return tuple(
+        Variant(name=name, sums=scored_texts(pair, draft, formed), base=base)
+        for name, formed in renderings(pair, draft_folder, requests)
+    )
 
 
-def _sums(draft: ProbeDraft, captured: Capture) -> np.ndarray:
-    """Right guesses (mean of both steps) and positions by request [R, 2]."""
+def scored_texts(pair: ModelPair, draft: ProbeDraft, requests: Sequence[Request]) -> np.ndarray:
+    """``hits_by_request`` [R, 2] on what the target writes to these requests."""
+    texts, wiring = greedy_texts(pair, requests, past=STEPS), draft.claimed
+    streams = capture(
+        pair, texts, vocab_ids=draft.target_ids(), layers=wiring.slots, taps=(wiring.tap,)
+    )
+    return hits_by_request(draft, streams)
+
+
+def hits_by_request(draft: ProbeDraft, captured: Capture) -> np.ndarray:
+    """Right guesses (mean of both steps) and positions by request [R, 2], wired as claimed."""
     scores, units = draft.score(captured, draft.claimed, STEPS), len(captured.samples)
     hits = np.bincount(scores.text, weights=scores.hit.mean(1), minlength=units)
     return np.stack([hits, np.bincount(scores.text, minlength=units)], 1)
@@ -178,27 +222,37 @@ def bos_finding(captured: Capture, bos: int | None) -> Finding | None:
     )
 
 
-def template_finding(variants: Sequence[Variant], requests: int) -> Finding | None:
-    """A warning when a variant surely beats the prompts as they are formed now."""
-    if not variants or requests < LEAST_REQUESTS or variants[0].z <= FAULT_Z:
+def template_finding(variants: Sequence[Variant]) -> Finding | None:
+    """A warning when a variant surely beats the prompts as they are formed now.
+
+    Of variants that are not told apart from the best, the first is named.
+    """
+    surely = [v for v in variants if v.better and len(v.base) >= LEAST_REQUESTS]
+    if not surely:
         return None
-    best = variants[0]
-    now = best.accuracy - best.gain
+    most = max(surely, key=lambda v: v.gain)
+    best = next(v for v in surely if not _beats(most, v))
     return Finding(
         code="wiring.template",
         severity=Severity.WARNING,
         title=f"The draft guesses better after {best.name}: {100 * best.accuracy:.1f} % right, "
-        f"{100 * now:.1f} % as prompts are formed now",
+        f"{100 * best.now:.1f} % as prompts are formed now",
         evidence=tuple(
             Fact(
                 text=f"{v.name}: {100 * v.gain:+.1f} points (standard error {100 * v.error:.1f}, "
-                "by request)",
+                f"by request, {len(v.base)} requests)",
                 where="the target's own text after each",
             )
-            for v in variants
+            for v in sorted(variants, key=lambda v: -v.gain)
         ),
         remedy="Form prompts as in the draft's training. Another prompt makes another text, so "
         "part of the gain may be the text's: compare both on what you serve.",
-        figures={"gain": best.gain, "standard_error": best.error},
-        score=evidence_score(best.gain / max(1 - now, 1e-9), best.z),
+        figures={"gain": best.gain, "standard_error": best.error, "requests": len(best.base)},
+        score=evidence_score(best.gain / max(1 - best.now, 1e-9), best.z),
     )
+
+
+def _beats(one: Variant, other: Variant) -> bool:
+    """Told apart, on the requests that both were scored on."""
+    n = min(len(one.sums), len(other.sums))
+    return _z(one.sums[:n], other.sums[:n]) > FAULT_Z

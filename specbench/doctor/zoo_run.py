@@ -26,6 +26,7 @@ from specbench.doctor.parity_setup import engines
 from specbench.doctor.symptoms import diagnose
 from specbench.doctor.symptoms_data import from_counts
 from specbench.doctor.wiring import BUDGET, Verdict
+from specbench.doctor.wiring_more import Reserve
 from specbench.doctor.wiring_served import Served
 from specbench.doctor.zoo import Fault
 from specbench.doctor.zoo_signature import shape_of
@@ -58,16 +59,19 @@ class Bench:
         work: Path,
         requests: Sequence[Request],
         *,
+        further: Sequence[Request] = (),
         parity: Sequence[str] = NAMES,
         budget: int = BUDGET,
     ) -> None:
-        """``work`` is a folder for edited copies; ``requests`` give the text of all probes.
+        """``work`` is a folder for edited copies; ``requests`` give the text of all probes, and
+        ``further`` ones more of it where a probe does not decide.
 
         ``parity`` are the parity probes to run, ``budget`` the most choices of layers to score.
         """
-        self.work, self.requests = work, tuple(requests)
+        self.work, self.requests, self.further = work, tuple(requests), tuple(further)
         self._parity, self._budget = tuple(parity), budget
-        self.sound: Loaded = load(read_subject(demo.TARGET, demo.DRAFT), self.requests)
+        reserve, shipped = Reserve(requests=self.further), read_subject(demo.TARGET, demo.DRAFT)
+        self.sound: Loaded = load(shipped, self.requests, reserve=reserve)
         self._verdict: Verdict | None = None
         self._served: Served | None = None
 
@@ -148,9 +152,13 @@ class Bench:
         """An edited pair; the streams of the shipped target are those that were captured."""
         raw = fault is not None and fault.raw_prompts
         same = subject.target.path == demo.TARGET and not raw
+        asked, more = self.requests, self.further
+        if raw:
+            asked, more = tuple(map(_as_text, asked)), tuple(map(_as_text, more))
         return load(
             subject,
-            tuple(map(_as_text, self.requests)) if raw else self.requests,
+            asked,
+            reserve=Reserve(requests=more),
             captured=self.sound.captured if same else None,
             share_embedding=fault is not None and fault.share_embedding,
         )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
-from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -11,6 +11,7 @@ from torch import Tensor
 from specbench.engine.batch import Batch
 from specbench.engine.draft import Eagle3Drafter
 from specbench.engine.models.base import Span
+from specbench.engine.models.layers import Rope
 from specbench.engine.verify import Verdict
 
 
@@ -18,17 +19,22 @@ class DecodeShift(Eagle3Drafter):
     """Drafted rows stand one position too far (F22)."""
 
     def _span(self, batch: Batch, step: int, width: int, seen: Tensor | None) -> Span:
-        span = super()._span(batch, step, width, seen)
-        at = torch.tensor(batch.starts, device=batch.roots.device) + step
-        at = at[:, None].expand(-1, width).reshape(-1)
-        shape = span.turn_q.shape
-        rows = slice(None) if batch.size > 1 or width > 1 else slice(0, 1)
-        turn_q = self._rope.queries.index_select(0, at)[rows]
-        return replace(
-            span,
-            turn_q=turn_q.view(shape) if turn_q.numel() == span.turn_q.numel() else turn_q[:1],
-            turn_k=self._rope.keys.index_select(0, at).view(-1, *span.turn_k.shape[1:]),
-        )
+        right, self._rope = self._rope, self._late
+        try:
+            return super()._span(batch, step, width, seen)
+        finally:
+            self._rope = right
+
+    @property
+    def _late(self) -> Rope:
+        """The rotations with entry i + 1 at i, so that every kind of batch reads it alike."""
+        known: Rope | None = self.__dict__.get("late")
+        if known is None:
+            known = self.__dict__["late"] = copy.copy(self._rope)
+            for name in ("queries", "keys"):
+                table = getattr(self._rope, name)
+                setattr(known, name, torch.cat([table[1:], table[-1:]]))
+        return known
 
 
 class NoExtend(Eagle3Drafter):

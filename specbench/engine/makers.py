@@ -1,9 +1,11 @@
-"""Who makes the models of a pair from tensors: one process, or each of several ranks."""
+"""Who makes the models of a pair from tensors: here one process, in ``parallel_models`` each rank.
+
+``ModelPair.load`` takes either; they answer the same calls.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Protocol
 
 from torch import Tensor
 
@@ -17,52 +19,11 @@ from specbench.engine.native.build import Native
 from specbench.engine.native.choice import kernel_facts, new_draft, new_target
 from specbench.modelspec import DraftSpec, TargetSpec
 
-if TYPE_CHECKING:
-    from specbench.engine.parallel import Ranks  # brings torch's distributed tensors, a second
-
-
-class Maker(Protocol):
-    """What ``ModelPair.load`` asks for; models come with the ``spec`` of what they hold."""
-
-    @property
-    def ranks(self) -> Ranks | None:
-        """The ranks that the models lie on; None for one process."""
-        ...
-
-    @property
-    def facts(self) -> dict[str, str]:
-        """What of a run's provenance it decides."""
-        ...
-
-    def check(self, spec: TargetSpec, draft: DraftSpec | None) -> None:
-        """Refuse models that it cannot make, by ConfigError."""
-        ...
-
-    def part(self, spec: TargetSpec | DraftSpec) -> Part | None:
-        """What is kept of each tensor; None for all of it."""
-        ...
-
-    def target(
-        self, spec: TargetSpec, tensors: Mapping[str, Tensor], capture: tuple[int, ...]
-    ) -> LlamaTarget | DecoderTarget:
-        """The target, capturing the physical indices ``capture``."""
-        ...
-
-    def draft(
-        self,
-        spec: DraftSpec,
-        tensors: Mapping[str, Tensor],
-        embedding: Tensor,
-        target_norm: Norm | None,
-    ) -> Eagle3Draft:
-        """The draft; ``target_norm`` serves drafts on the target's last normed state."""
-        ...
-
 
 class WholeMaker:
     """Whole models in this process, with the chosen kernels."""
 
-    ranks = None
+    ranks = None  # what the models lie on; ShardedMaker has them
 
     def __init__(self, kernels: Native) -> None:
         self._kernels, self._general_draft = kernels, False
@@ -76,8 +37,9 @@ class WholeMaker:
     def check(self, spec: TargetSpec, draft: DraftSpec | None) -> None:
         """Any model will do."""
 
-    def part(self, spec: TargetSpec | DraftSpec) -> None:
-        """All of every tensor."""
+    def part(self, spec: TargetSpec | DraftSpec) -> Part | None:
+        """What is kept of each tensor; None for all of it."""
+        return None
 
     def target(
         self, spec: TargetSpec, tensors: Mapping[str, Tensor], capture: tuple[int, ...]

@@ -15,7 +15,7 @@ from specbench.checkpoint import Folder, read_draft, read_target
 from specbench.checkpoint.draft_names import by_canonical
 from specbench.checkpoint.vocab_map import DIRECT
 from specbench.config import EngineConfig
-from specbench.engine.makers import Maker, WholeMaker
+from specbench.engine.makers import WholeMaker
 from specbench.engine.models.attention import attention_call
 from specbench.engine.models.decoder import DecoderTarget
 from specbench.engine.models.eagle3 import Eagle3Draft
@@ -30,6 +30,7 @@ from specbench.modelspec import DraftSpec, TargetSpec
 
 if TYPE_CHECKING:
     from specbench.engine.parallel import Ranks
+    from specbench.engine.parallel_models import ShardedMaker
 
 _DTYPES = {
     "float64": torch.float64,
@@ -65,7 +66,7 @@ class ModelPair:
         config: EngineConfig,
         capture_ids: tuple[int, ...] | None = None,
         capture_default: bool = False,
-        maker: Maker | None = None,
+        maker: WholeMaker | ShardedMaker | None = None,
     ) -> ModelPair:
         """Read, check and load both checkpoints.
 
@@ -150,7 +151,7 @@ def _load_draft(
     folder: Folder | None,
     target: LlamaTarget | DecoderTarget,
     config: EngineConfig,
-    maker: Maker,
+    maker: WholeMaker | ShardedMaker,
     of_target: Mapping[str, Tensor],
 ) -> tuple[Eagle3Draft, DraftSpec] | tuple[None, None]:
     """The draft, and its spec with what was decided on the way; nothing without one."""

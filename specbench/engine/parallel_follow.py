@@ -1,7 +1,7 @@
 """A rank beside rank 0: does what it is told, until it is told to stop or rank 0 is gone.
 
 Run as ``python -m specbench.engine.parallel_follow MEETING RANK COUNT DEVICE_TYPE TIMEOUT_S``;
-rank 0 starts it (``parallel_lead.Crew``).
+rank 0 starts it (``parallel_lead.Crew``). Its standard input is a pipe that rank 0 holds.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from specbench.engine.pair import ModelPair
 from specbench.engine.parallel import Ranks
 from specbench.engine.parallel_check import RankDisagreement
 from specbench.engine.parallel_commands import STOP, Command, gather, receive
+from specbench.engine.parallel_folder import end_with
 from specbench.engine.parallel_models import ShardedMaker
 from specbench.errors import EngineError, RequestError, SpecbenchError, UsageError
 
@@ -112,6 +113,7 @@ def main(words: Sequence[str]) -> int:
     meeting, device_type = Path(words[0]), words[3]
     rank, count, timeout_s = int(words[1]), int(words[2]), float(words[4])
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is rank 0's to answer
+    end_with(sys.stdin.fileno(), meeting.parent)
     meeting.with_name(f"ready-{rank}").touch()
     ranks = Ranks.join(meeting, rank, count, device_type, timeout_s)
     try:

@@ -1,14 +1,13 @@
 """Rank 0: starts the other ranks, and an engine whose every call is told to them first.
 
 Rank 0 alone has requests, load and files. A process per further rank is started on this machine;
-they end with it, whatever happens: a broken connection ends a follower.
+they end with it, whatever happens (``parallel_folder``).
 """
 
 from __future__ import annotations
 
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -23,6 +22,7 @@ from specbench.engine.engine import Engine
 from specbench.engine.pair import ModelPair, resolve_device
 from specbench.engine.parallel import Ranks, check_devices
 from specbench.engine.parallel_commands import STEP, STOP, Command, send
+from specbench.engine.parallel_folder import MeetingFolder
 from specbench.engine.parallel_follow import Folders as Folders  # callers of lead_engine need it
 from specbench.engine.parallel_follow import features_by_rank, hashes_by_rank, load_share
 from specbench.engine.parallel_plan import check_shares
@@ -50,13 +50,13 @@ class Crew:
             EngineError: a process did not start.
         """
         check_devices(device_type, count)
-        self._folder = tempfile.TemporaryDirectory(prefix="specbench-ranks-")
-        meeting = Path(self._folder.name) / "meeting"
+        self._folder = MeetingFolder()
+        meeting = self._folder.path / "meeting"
         program = [sys.executable, "-m", "specbench.engine.parallel_follow", str(meeting)]
         self._followers = [
             subprocess.Popen(
                 [*program, str(rank), str(count), device_type, str(timeout_s)],
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,  # closed with this process
                 stdout=subprocess.DEVNULL,
                 start_new_session=True,  # Ctrl-C is for the lead, which ends them
             )
@@ -136,10 +136,12 @@ class Crew:
             except subprocess.TimeoutExpired:
                 follower.kill()
                 follower.wait()
+            if follower.stdin is not None:
+                follower.stdin.close()
         if self._joined:
             self.ranks.leave()
         self._joined = False
-        self._folder.cleanup()
+        self._folder.remove()
 
 
 class LeadEngine(Engine):

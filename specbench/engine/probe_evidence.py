@@ -78,7 +78,7 @@ def _stream(known: Capture, where: str, place: int, stream: Tensor, slot: int) -
             f"{claimed} there ({apart[claimed]:.1%}).",
             todo="Take the features with the draft's layer ids, or give --capture-ids.",
         )
-    return f"stream {place} is {claimed}: differs by {apart[claimed]:.2%} from a new forward"
+    return f"stream {place} is {claimed}: differs by {apart[claimed]:.2%} from the target's own"
 
 
 def _last(pair: ModelPair, known: Capture, raw: RawText, rows: int) -> tuple[bool, str]:
@@ -88,8 +88,8 @@ def _last(pair: ModelPair, known: Capture, raw: RawText, rows: int) -> tuple[boo
     size, off = rms_over(state.to(pair.device, torch.float64), norm_weights(pair)[n].double())
     normed = behind < before
     told = (
-        f"RMS over the final norm's weight is {size:.3f}, 1 within {off:.2%}; differs by "
-        f"{behind:.2%} from the normed state of a new forward, by {before:.2%} from the un-normed"
+        f"RMS over the final norm's weight is {size:.3f} (after the norm it is 1); differs by "
+        f"{before:.2%} from the target's own state before the norm, by {behind:.2%} from that after"
     )
     best = min(apart, key=apart.__getitem__)
     nearest = min(before, behind)

@@ -36,6 +36,8 @@ CONVERT = (
     "for p in sorted(glob.glob('{where}'))]\""
 )
 _IDS = ("input_ids", "token_ids")
+_INTEGERS = {torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8}
+_FLOATS = {torch.float16, torch.bfloat16, torch.float32, torch.float64}
 _ALLOWED = {*_IDS, "loss_mask", "hidden_states", "verifier_last_hidden_states"}
 _FORGE = {"input_ids", "loss_mask", "hidden_state", "aux_hidden_state"}
 
@@ -145,8 +147,8 @@ def _raw(path: Path, tensors: Mapping[str, Tensor], streams: list[Tensor], last:
     return checked(
         RawText(
             where=path.name,
-            tokens=tuple(tensors[name].flatten().tolist()),
-            mask=None if mask is None else tuple(bool(m) for m in mask.flatten().tolist()),
+            tokens=ids_of(path.name, name, tensors[name]),
+            mask=None if mask is None else mask_of(path.name, "loss_mask", mask),
             streams=tuple(streams),
             layers=None,
             last=last,
@@ -155,13 +157,54 @@ def _raw(path: Path, tensors: Mapping[str, Tensor], streams: list[Tensor], last:
     )
 
 
+def ids_of(where: str, name: str, stored: Tensor) -> tuple[int, ...]:
+    """Token ids [S], with or without a batch of one.
+
+    Raises:
+        WorkloadError: they are no whole numbers, or of another shape.
+    """
+    return tuple(_row(where, name, stored, stored.dtype in _INTEGERS, "Whole numbers"))
+
+
+def mask_of(where: str, name: str, stored: Tensor) -> tuple[bool, ...]:
+    """A loss mask [S] of zeros and ones of any type, with or without a batch of one.
+
+    Raises:
+        WorkloadError: it holds something else, or is of another shape.
+    """
+    fits = bool(((stored == 0) | (stored == 1)).all())
+    return tuple(bool(m) for m in _row(where, name, stored, fits, "Zeros and ones"))
+
+
+def _row(where: str, name: str, stored: Tensor, fits: bool, what: str) -> list[int]:
+    shape = list(stored.shape)
+    if not fits or len(shape) not in (1, 2) or (len(shape) == 2 and shape[0] != 1):
+        raise WorkloadError(
+            f"{where}: {name} is {_kind(stored)} {shape}.",
+            expected=f"{what}, one a token: [S], or [1, S] of one text.",
+        )
+    row: list[int] = stored.flatten().tolist()
+    return row
+
+
+def _kind(stored: Tensor) -> str:
+    return str(stored.dtype).removeprefix("torch.")
+
+
 def checked(raw: RawText) -> RawText:
     """``raw``, if its parts fit each other.
 
     Raises:
-        WorkloadError: names the part and both lengths, or the value that is not finite.
+        WorkloadError: names the part with its type and shape, or with both lengths, or the value
+            that is not finite.
     """
     count = len(raw.tokens)
+    for name, values in raw.parts():
+        if values.dtype not in _FLOATS or values.ndim != 2:
+            raise WorkloadError(
+                f"{raw.where}: {name} is {_kind(values)} {list(values.shape)}.",
+                expected="Rows of float16, bfloat16, float32 or float64: [S, width].",
+            )
     parts = {name: len(values) for name, values in raw.parts()}
     if raw.mask is not None:
         parts["loss_mask"] = len(raw.mask)

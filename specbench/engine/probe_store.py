@@ -24,10 +24,10 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from specbench.checkpoint.folder import read_json
+from specbench.checkpoint.folder import MAX_INDEX_BYTES, read_json
 from specbench.config import load_strict
 from specbench.engine.probe_capture import Capture
-from specbench.engine.probe_files import RawText, checked, load, read_feature_file
+from specbench.engine.probe_files import RawText, checked, ids_of, load, mask_of, read_feature_file
 from specbench.engine.probe_text import Sample
 from specbench.engine.wiring import Tap
 from specbench.errors import CheckpointError, ConfigError, WorkloadError
@@ -118,7 +118,7 @@ def read_index(folder: Path) -> Index:
     Raises:
         WorkloadError: it is of another version, is not well formed, or a shard is not as listed.
     """
-    table = read_json(folder / INDEX)
+    table = read_json(folder / INDEX, MAX_INDEX_BYTES)
     if (table.pop("format", None), table.pop("version", None)) != (FORMAT, VERSION):
         raise WorkloadError(
             f"{folder / INDEX} is no index of this version.", expected=f"{FORMAT} {VERSION}."
@@ -138,11 +138,18 @@ def read_index(folder: Path) -> Index:
 
 
 def _index(table: dict[str, Any]) -> Index:
-    texts = tuple(load_strict(StoredText, one, source="stored") for one in table.pop("stored"))
-    layout, layers = Layout(table.pop("layout")), tuple(table.pop("layers"))
-    index = Index(layout=layout, layers=layers, stored=texts, **table)
-    if any(type(k) is not int for k in layers) or not {t.file for t in texts} <= set(index.shards):
-        raise ValueError("its layers or shards are none.")
+    index = load_strict(Index, table, source=INDEX)
+    for name, kind in (("inputs", str), ("shards", int)):
+        held = getattr(index, name)
+        if any(type(value) is not kind for value in held.values()):
+            raise ValueError(f"{name} is no table of {kind.__name__} by name.")
+    texts, shape = index.stored, (index.hidden, index.vocab, index.n_layers)
+    if min(shape) < 1 or index.past < 0 or not index.layers:
+        raise ValueError("a size of it is none.")
+    if not all(0 <= k <= index.n_layers for k in index.layers):
+        raise ValueError(f"layers {list(index.layers)} lie outside 0..{index.n_layers}.")
+    if lost := sorted({text.file for text in texts} - set(index.shards)):
+        raise ValueError(f"shards lacks {lost[0]}, where a text lies.")
     if [text.number for text in texts] != list(range(len(texts))) or len(texts) > index.texts:
         raise ValueError("its texts are not numbered 0, 1, 2 and on.")
     if any(text.prompt_len < 1 or text.output_len < 1 for text in texts):
@@ -243,8 +250,8 @@ def _raw(path: Path, index: Index, text: StoredText, wanted: tuple[int, ...]) ->
     return checked(
         RawText(
             where=f"{path.name}, text {text.number}",
-            tokens=tuple(ids.tolist()),
-            mask=tuple(mask.tolist()),
+            tokens=ids_of(path.name, names[0], ids),
+            mask=mask_of(path.name, names[1], mask),
             streams=tuple(tensors[f"{at}hidden.{k}"] for k in wanted),
             layers=wanted,
             last=last,

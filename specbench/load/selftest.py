@@ -168,14 +168,23 @@ def verdict(result: SelfTestResult) -> tuple[str, ...]:
     """What the self-test says, line by line."""
     lag = result.client_lag.p99_ns
     late = "not seen" if lag is None else f"{lag / 1e6:.1f} ms"
+    alone, loaded = (
+        tuple(f"{ns / 1e6:.2f} ms" for ns in pair)
+        for pair in (
+            (result.added_latency_p50_ns, result.added_latency_p99_ns),
+            (result.loaded_latency_p50_ns, result.loaded_latency_p99_ns),
+        )
+    )
+    alone_in_memory = result.path == "memory"
+    driven = "without a network" if alone_in_memory else "over HTTP on this machine"
     return (
-        f"{result.path}: {result.chunks_per_s:,.0f} chunks/s with {result.concurrency} requests in "
-        f"flight ({result.requests} requests of {result.tokens} chunks)",
-        f"added to time to first token: p50 {result.added_latency_p50_ns / 1e6:.2f} ms, p99 "
-        f"{result.added_latency_p99_ns / 1e6:.2f} ms with one request in flight",
-        f"under load: p50 {result.loaded_latency_p50_ns / 1e6:.1f} ms, p99 "
-        f"{result.loaded_latency_p99_ns / 1e6:.1f} ms; event loop late by {late} (p99)",
-        f"processor: {result.cpu_s_per_1000_requests:.2f} s per 1000 requests",
-        f"Honest ceiling: half of it, {result.chunks_per_s / 2:,.0f} chunks/s. A client beyond "
-        "its ceiling shows in time to first token, while time per token still looks right.",
+        f"The client took {result.chunks_per_s:,.0f} chunks/s with {result.concurrency} requests "
+        f"in flight, {driven} ({result.requests} requests of {result.tokens} chunks, pieces of "
+        "streamed text).",
+        f"Its own part of time to first token: p50 {alone[0]}, p99 {alone[1]} with one request in "
+        f"flight; p50 {loaded[0]}, p99 {loaded[1]} with {result.concurrency}.",
+        f"Its event loop was late by {late} (p99); processor time "
+        f"{result.cpu_s_per_1000_requests:.2f} s per 1000 requests.",
+        f"Trust a run up to half of that, {result.chunks_per_s / 2:,.0f} chunks/s. A client that "
+        "is asked for more shows in time to first token, while time per token still looks right.",
     )

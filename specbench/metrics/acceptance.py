@@ -22,12 +22,13 @@ never 0. Pooled figures weigh every verify step alike; intervals resample conver
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from itertools import zip_longest
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from specbench.columns import IntArray
 from specbench.estimate import Estimate, Evidence
+from specbench.metrics.pool import Field, Pool
 from specbench.metrics.stats import FloatArray, Interval, log_linear
 from specbench.metrics.sums import RequestSums
 
@@ -37,7 +38,7 @@ TOKENS_PER_STEP = "tokens/step"
 
 def weakest(requests: Requests) -> Evidence:
     """The evidence that all of ``requests`` have; NONE when there are none."""
-    return min((request.evidence for request in requests), default=Evidence.NONE)
+    return Pool.of(requests).weakest
 
 
 def clustered(requests: Requests, row: Callable[[RequestSums], Sequence[float]]) -> FloatArray:
@@ -46,19 +47,10 @@ def clustered(requests: Requests, row: Callable[[RequestSums], Sequence[float]])
     Returns:
         Shape (conversations, values of a row): the units that are resampled.
     """
-    return summed([request.conversation for request in requests], list(map(row, requests)))
-
-
-def summed(units: Sequence[Hashable], rows: Sequence[Sequence[float | None]]) -> FloatArray:
-    """``rows`` added up by unit, units in order of appearance: shape (units, values of a row)."""
-    if not units:
+    if not requests:
         return np.zeros((0, 1))
-    numbers: dict[Hashable, int] = {}
-    owners = [numbers.setdefault(unit, len(numbers)) for unit in units]
-    values = np.array(rows, dtype=np.float64)
-    sums = np.zeros((len(numbers), values.shape[1]))
-    np.add.at(sums, owners, values)
-    return sums
+    rows = np.array([row(request) for request in requests], dtype=np.float64)
+    return Pool.of(requests).add_up(*rows.T)
 
 
 def as_estimate(interval: Interval | None, *, unit: str, evidence: Evidence) -> Estimate | None:
@@ -87,14 +79,13 @@ def accept_length(requests: Requests) -> Estimate | None:
     >>> accept_length(complete_sums([run])).value
     2.0
     """
-    evidence = weakest(requests)
-    if evidence < Evidence.TOTALS or any(request.accepted is None for request in requests):
+    pool = Pool.of(requests)
+    if pool.weakest < Evidence.TOTALS or not pool.knows("accepted"):
         return None
-    rows = clustered(
-        requests, lambda r: ((r.accepted or 0) + (r.verify_steps or 0), r.verify_steps or 0)
-    )
+    steps = pool.counts("verify_steps")
+    rows = pool.add_up(pool.counts("accepted") + steps, steps)
     return at_least_one(
-        as_estimate(log_linear(rows, (1, -1)), unit=TOKENS_PER_STEP, evidence=evidence)
+        as_estimate(log_linear(rows, (1, -1)), unit=TOKENS_PER_STEP, evidence=pool.weakest)
     )
 
 
@@ -105,14 +96,19 @@ def emitted_length(requests: Requests) -> Estimate | None:
     delivery) / (deliveries after the first): right only while one delivery is one step.
     Unit: tokens/step.
     """
-    evidence = weakest(requests)
-    if evidence < Evidence.CHUNKS or any(request.completion is None for request in requests):
+    pool = Pool.of(requests)
+    if pool.weakest < Evidence.CHUNKS or not pool.knows("completion"):
         return None
-    if evidence is Evidence.CHUNKS:
-        rows = clustered(requests, lambda r: (r.decode_tokens or 0, max(r.deliveries - 1, 0)))
+    if pool.weakest is Evidence.CHUNKS:
+        tokens, steps = pool.counts("decode_tokens"), np.maximum(pool.counts("deliveries") - 1, 0)
     else:
-        rows = clustered(requests, lambda r: (max((r.completion or 0) - 1, 0), r.verify_steps or 0))
-    return as_estimate(log_linear(rows, (1, -1)), unit=TOKENS_PER_STEP, evidence=evidence)
+        tokens = np.maximum(pool.counts("completion") - 1, 0)
+        steps = pool.counts("verify_steps")
+    return as_estimate(
+        log_linear(pool.add_up(tokens, steps), (1, -1)),
+        unit=TOKENS_PER_STEP,
+        evidence=pool.weakest,
+    )
 
 
 def at_least_one(estimate: Estimate | None) -> Estimate | None:
@@ -146,10 +142,10 @@ def accept_rate_depth(requests: Requests, *, chain: bool = False) -> Estimate | 
         requests: of one arm.
         chain: the arm drafts a chain, whose nodes are its depth, so that TOTALS suffice.
     """
-    evidence = weakest(requests)
-    if evidence is Evidence.STEPS:
-        return _share(requests, lambda r: r.accepted, lambda r: r.depth, evidence)
-    return accept_rate_node(requests) if chain else None
+    pool = Pool.of(requests)
+    if pool.weakest is Evidence.STEPS:
+        return _share(pool, "accepted", "depth")
+    return accept_rate_node(pool) if chain else None
 
 
 def accept_rate_node(requests: Requests) -> Estimate | None:
@@ -157,38 +153,26 @@ def accept_rate_node(requests: Requests) -> Estimate | None:
 
     Low by construction for a tree, of which at most one path is kept.
     """
-    evidence = weakest(requests)
-    if evidence < Evidence.TOTALS:
-        return None
-    return _share(requests, lambda r: r.accepted, lambda r: r.drafted, evidence)
+    pool = Pool.of(requests)
+    return None if pool.weakest < Evidence.TOTALS else _share(pool, "accepted", "drafted")
 
 
-def _share(
-    requests: Requests,
-    top: Callable[[RequestSums], int | None],
-    bottom: Callable[[RequestSums], int | None],
-    evidence: Evidence,
-) -> Estimate | None:
+def _share(pool: Pool, top: Field, bottom: Field) -> Estimate | None:
     """sum top / sum bottom with its interval; None when any of them is not known."""
-    pairs = [(top(request), bottom(request)) for request in requests]
-    if any(a is None or b is None for a, b in pairs):
+    hits, total = pool.total(top), pool.total(bottom)
+    if hits is None or not total:
         return None
-    total, hits = sum(b or 0 for _, b in pairs), sum(a or 0 for a, _ in pairs)
-    if total == 0:
-        return None
-    rows = clustered(requests, lambda r: (top(r) or 0, bottom(r) or 0))
+    rows = pool.add_up(pool.column(top), pool.column(bottom))
     interval = log_linear(rows, (1, -1))
     if interval is None:
         interval = Interval(value=hits / total, low=None, high=None, n=len(rows))
-    return as_estimate(interval, unit="ratio", evidence=evidence)
+    return as_estimate(interval, unit="ratio", evidence=pool.weakest)
 
 
 def histogram(requests: Requests) -> tuple[int, ...] | None:
     """Verify steps by accepted drafts: index j counts the steps that accepted j."""
-    if weakest(requests) < Evidence.HISTOGRAM:
-        return None
-    seen = [request.histogram for request in requests if request.histogram is not None]
-    return tuple(map(sum, zip_longest(*seen, fillvalue=0)))
+    pool = Pool.of(requests)
+    return None if pool.weakest < Evidence.HISTOGRAM else _summed(pool.histograms)
 
 
 def survival(requests: Requests) -> tuple[float, ...] | None:
@@ -213,6 +197,7 @@ def conditional(requests: Requests) -> tuple[float | None, ...] | None:
     An entry is None where no step got that far. From histograms alone only when the drafted
     totals prove that every step drafted the full depth of a chain.
     """
+    requests = Pool.of(requests)
     counts, at_risk = histogram(requests), _at_risk(requests)
     if counts is None or at_risk is None:
         return None
@@ -228,19 +213,12 @@ def _at_risk(requests: Requests) -> tuple[int, ...] | None:
     if counts is None:
         return None
     deepest = len(counts) - 1
-    if weakest(requests) is Evidence.STEPS:
-        seen = [request.at_risk for request in requests if request.at_risk is not None]
-        return tuple(map(sum, zip_longest(*seen, fillvalue=0)))
-    full = all(
-        request.drafted is not None and request.drafted == (request.verify_steps or 0) * deepest
-        for request in requests
-    )
+    pool = Pool.of(requests)
+    if pool.weakest is Evidence.STEPS:
+        return _summed(pool.at_risk)
+    full = bool((pool.column("drafted") == pool.counts("verify_steps") * deepest).all())
     return tuple(int(n) for n in np.cumsum(counts[::-1])[::-1][:-1]) if full else None
 
 
-def by_category(requests: Iterable[RequestSums]) -> dict[str, tuple[RequestSums, ...]]:
-    """Requests by the category of their prompt, categories in alphabetical order."""
-    found: dict[str, list[RequestSums]] = {}
-    for request in requests:
-        found.setdefault(request.category, []).append(request)
-    return {category: tuple(found[category]) for category in sorted(found)}
+def _summed(table: IntArray) -> tuple[int, ...]:
+    return tuple(table.sum(axis=0).tolist())

@@ -6,9 +6,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
 from specbench.metrics.forwards import Forwards, forwards_of
-from specbench.metrics.sums import RequestSums, complete_sums
+from specbench.metrics.latency import end_to_end_ns
+from specbench.metrics.pool import Pool
+from specbench.metrics.stats import FloatArray
+from specbench.metrics.sums import complete_sums
 from specbench.trace import ArmRun, RequestTrace
+
+NS_PER_S = 1e9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -34,9 +41,9 @@ class Arm:
 
     key: ArmKey
     runs: tuple[ArmRun, ...]
-    requests: tuple[RequestSums, ...]
+    requests: Pool
 
-    @property
+    @cached_property
     def measured(self) -> tuple[RequestTrace, ...]:
         """Every request but the warm-up, failed ones included."""
         return tuple(t for run in self.runs for t in run.requests if not t.warmup)
@@ -45,6 +52,19 @@ class Arm:
     def forwards(self) -> Forwards:
         """The forwards behind its complete requests' steps."""
         return forwards_of(self.requests, alone=self.key.cell.batch_size == 1)
+
+    @cached_property
+    def window_shares(self) -> FloatArray:
+        """Seconds of its block's window for each request, in proportion to its flight."""
+        flights = self.requests.counts(end_to_end_ns)
+        blocks = np.array([request.block for request in self.requests], dtype=np.int64)
+        shares = np.zeros(len(self.requests))
+        for run in self.runs:
+            inside = np.flatnonzero(blocks == run.block)
+            total = float(flights[inside].sum())
+            if total > 0:
+                shares[inside] = run.wall_ns / NS_PER_S * flights[inside] / total
+        return shares
 
 
 def key_of(run: ArmRun) -> ArmKey:
@@ -61,5 +81,5 @@ def gather(runs: Iterable[ArmRun]) -> dict[ArmKey, Arm]:
     arms = {}
     for key, found in blocks.items():
         ordered = tuple(sorted(found, key=lambda run: run.block))
-        arms[key] = Arm(key=key, runs=ordered, requests=complete_sums(ordered))
+        arms[key] = Arm(key=key, runs=ordered, requests=Pool(complete_sums(ordered)))
     return arms

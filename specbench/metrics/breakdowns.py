@@ -23,19 +23,18 @@ below. Ranges of keys double in width, because acceptance drifts over decades, n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from specbench.columns import IntArray
 from specbench.estimate import Evidence
-from specbench.metrics.acceptance import by_category, clustered, weakest
+from specbench.metrics.pool import Pool
 from specbench.metrics.stats import LEAST_REQUESTS, FloatArray, log_linear
 from specbench.metrics.step_columns import StepColumns, step_columns
 from specbench.metrics.sums import RequestSums
 
-Counts = Callable[[RequestSums], tuple[int, int]]  # hits and steps of a request
 CONTEXT_FROM = 128
 OUTPUT_FROM = 16
 CYCLES_ALONE = 4
@@ -70,73 +69,52 @@ def breakdowns(requests: Sequence[RequestSums]) -> tuple[Breakdown, ...]:
     >>> [(row.key, row.hits, row.steps) for row in rows if row.by == "conditional"]
     [('1', 3, 4), ('2', 2, 3), ('3', 1, 2)]
     """
-    if weakest(requests) < Evidence.HISTOGRAM or not sum(r.verify_steps or 0 for r in requests):
+    pool = Pool.of(requests)
+    if pool.weakest < Evidence.HISTOGRAM or not pool.total("verify_steps"):
         return ()
-    rows = [*_positions(requests), *_histogram(requests), *_by_request(requests)]
-    if weakest(requests) is Evidence.STEPS:
-        rows += _by_place(step_columns(requests))
-    rows += _by_turn(requests)
+    rows = [*_positions(pool), *_histogram(pool), *_by_request(pool)]
+    if pool.weakest is Evidence.STEPS:
+        rows += _by_place(step_columns(pool))
+    rows += _by_turn(pool)
     return tuple(rows)
 
 
-def _positions(requests: Sequence[RequestSums]) -> Iterable[Breakdown]:
-    levels = range(1, max(len(r.histogram or (0,)) for r in requests))
-    for level in levels:
-        yield from _share("unconditional", level, requests, _reached_of_steps(level))
-    if weakest(requests) is Evidence.STEPS:
-        for level in levels:
-            yield from _share("conditional", level, requests, _reached_of_risk(level))
+def _positions(pool: Pool) -> Iterable[Breakdown]:
+    steps, levels = pool.counts("verify_steps"), range(1, pool.histograms.shape[1])
+    reached = [pool.histograms[:, level:].sum(axis=1) for level in levels]
+    for level, hits in zip(levels, reached, strict=True):
+        yield from _row("unconditional", str(level), pool.add_up(hits, steps), share=True)
+    if pool.weakest is Evidence.STEPS:
+        for level, hits, risk in zip(levels, reached, pool.at_risk.T, strict=True):
+            yield from _row("conditional", str(level), pool.add_up(hits, risk), share=True)
 
 
-def _histogram(requests: Sequence[RequestSums]) -> Iterable[Breakdown]:
-    for accepted in range(max(len(request.histogram or ()) for request in requests)):
-        yield from _share("histogram", accepted, requests, _equal_of_steps(accepted))
+def _histogram(pool: Pool) -> Iterable[Breakdown]:
+    steps = pool.counts("verify_steps")
+    for accepted, hits in enumerate(pool.histograms.T):
+        yield from _row("histogram", str(accepted), pool.add_up(hits, steps), share=True)
 
 
-def _reached_of_steps(level: int) -> Counts:
-    return lambda r: (_reached(r, level), r.verify_steps or 0)
-
-
-def _reached_of_risk(level: int) -> Counts:
-    return lambda r: (_reached(r, level), _risk(r, level))
-
-
-def _equal_of_steps(accepted: int) -> Counts:
-    return lambda r: (sum((r.histogram or ())[accepted : accepted + 1]), r.verify_steps or 0)
-
-
-def _reached(request: RequestSums, level: int) -> int:
-    return sum((request.histogram or ())[level:])
-
-
-def _risk(request: RequestSums, level: int) -> int:
-    at_risk = request.at_risk or ()
-    return at_risk[level - 1] if level <= len(at_risk) else 0
-
-
-def _share(
-    by: str, key: int, requests: Sequence[RequestSums], counts: Counts
-) -> Iterable[Breakdown]:
-    """hits / steps pooled; nothing where no step is under the key."""
-    yield from _row(by, str(key), clustered(requests, counts), share=True)
-
-
-def _by_request(requests: Sequence[RequestSums]) -> Iterable[Breakdown]:
-    for request in requests:
-        rows = np.array([[request.accepted or 0, request.verify_steps or 0]], dtype=np.float64)
-        yield from _row("request", request.trace.request.request_id, rows, share=False)
-    for category, found in by_category(requests).items():
+def _by_request(pool: Pool) -> Iterable[Breakdown]:
+    for request in pool:
+        hits, steps = request.accepted or 0, request.verify_steps or 0
+        if steps:
+            yield _length("request", request.trace.request.request_id, hits, steps)
+    for category, found in pool.categories.items():
         yield from _row("category", category, _accepted(found), share=False)
 
 
-def _by_turn(requests: Sequence[RequestSums]) -> Iterable[Breakdown]:
-    for turn in sorted({request.trace.request.turn for request in requests}):
-        found = [request for request in requests if request.trace.request.turn == turn]
+def _by_turn(pool: Pool) -> Iterable[Breakdown]:
+    turns = sorted({request.trace.request.turn for request in pool})
+    for turn in turns:
+        found = pool
+        if len(turns) > 1:
+            found = Pool(request for request in pool if request.trace.request.turn == turn)
         yield from _row("turn", str(turn + 1), _accepted(found), share=False)
 
 
-def _accepted(requests: Sequence[RequestSums]) -> FloatArray:
-    return clustered(requests, lambda r: (r.accepted or 0, r.verify_steps or 0))
+def _accepted(pool: Pool) -> FloatArray:
+    return pool.add_up(pool.counts("accepted"), pool.counts("verify_steps"))
 
 
 def _by_place(steps: StepColumns) -> Iterable[Breakdown]:
@@ -186,13 +164,23 @@ def _row(by: str, key: str, rows: FloatArray, *, share: bool) -> Iterable[Breakd
     if interval is not None and interval.low is not None and interval.high is not None:
         low = interval.low if share else max(1.0, interval.low)
         high = min(1.0, interval.high) if share else interval.high
+    if not share:
+        yield replace(_length(by, key, hits, steps), low=low, high=high)
+        return
     yield Breakdown(
+        by=by, key=key, steps=steps, hits=hits, value=hits / steps, low=low, high=high, unit="ratio"
+    )
+
+
+def _length(by: str, key: str, hits: int, steps: int) -> Breakdown:
+    """An accept length without an interval."""
+    return Breakdown(
         by=by,
         key=key,
         steps=steps,
         hits=hits,
-        value=hits / steps if share else 1 + hits / steps,
-        low=low,
-        high=high,
-        unit="ratio" if share else "tokens/step",
+        value=1 + hits / steps,
+        low=None,
+        high=None,
+        unit="tokens/step",
     )

@@ -59,7 +59,7 @@ def gpu_use(
         category: keep only this category.
         open_loop: requests came on a schedule, and wait for each other even at batch 1.
     """
-    if all(request.category == category for request in arm.requests):
+    if arm.requests.of_category(category) is arm.requests:
         category = None
     if category is not None and (open_loop or arm.key.cell.batch_size != 1):
         return None
@@ -85,7 +85,9 @@ def block_uses(arm: Arm, samples: Samples, category: str | None = None) -> list[
     """The blocks of ``arm`` in which something was sampled."""
     found = []
     for run in arm.runs:
-        its = samples.get((arm.key, run.block), ())
+        its = samples.get((arm.key, run.block))
+        if not its:
+            continue
         requests = tuple(
             r for r in arm.requests if r.block == run.block and category in (None, r.category)
         )
@@ -93,7 +95,7 @@ def block_uses(arm: Arm, samples: Samples, category: str | None = None) -> list[
             windows = [(run.started_ns, run.started_ns + run.wall_ns)]
         else:
             windows = [(r.trace.sent_ns, r.last_ns) for r in requests if r.last_ns is not None]
-        if its and windows:
+        if windows:
             found.append(_block_use(its, windows, requests))
     return found
 

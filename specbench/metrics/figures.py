@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from specbench.config import SpecConfig
@@ -13,9 +12,9 @@ from specbench.metrics.breakdowns import Breakdown
 from specbench.metrics.goodput import Goodput
 from specbench.metrics.latency import Latency, latency
 from specbench.metrics.lossless import Lossless
+from specbench.metrics.pool import Pool
 from specbench.metrics.reading import Reading
 from specbench.metrics.speedup import Decomposition, decode_speedup, decompose
-from specbench.metrics.sums import RequestSums
 from specbench.metrics.throughput import StepSplit, output_tok_s, step_split
 
 ALL = "all"
@@ -87,31 +86,29 @@ def figures(
         open_loop: requests came on a schedule: no step split, no decomposition.
     """
     name = category or ALL
-    if all(request.category == category for request in arm.requests):
+    kept = arm.requests.of_category(category)
+    if kept is arm.requests:
         category = None  # the only one: it ran alone
-    kept = [r for r in arm.requests if category is None or r.category == category]
-    plain = baseline.requests if baseline else ()
     # At a larger batch, requests of several categories share the machine: nothing of a category's
     # own can be said of throughput, speedup or steps.
     alone = category is None or arm.key.cell.batch_size == 1
     closed = alone and not open_loop
-    tokens = [r.completion for r in kept]
-    steps = [r.verify_steps for r in kept]
+    split = step_split(arm, category) if closed else None
     return Figures(
         category=name,
         evidence=acceptance.weakest(kept),
         requests=len(kept),
-        output_tokens=_total(tokens),
-        verify_steps=_total(steps),
+        output_tokens=kept.total("completion"),
+        verify_steps=kept.total("verify_steps"),
         accept_length=_accept_length(kept, spec),
         emitted_length=acceptance.emitted_length(kept),
         accept_rate_depth=acceptance.accept_rate_depth(kept, chain=spec.is_chain),
         accept_rate_node=acceptance.accept_rate_node(kept),
         output_tok_s=output_tok_s(arm, category),
         baseline_tok_s=output_tok_s(baseline, category) if baseline else None,
-        speedup=decode_speedup(plain, kept) if alone else None,
-        decomposition=decompose(baseline, arm, category) if closed and baseline else None,
-        split=step_split(arm, category) if closed else None,
+        speedup=decode_speedup(baseline.requests, kept) if alone and baseline else None,
+        decomposition=_decomposition(baseline, category, kept, split) if baseline else None,
+        split=split,
         latency=latency(kept),
         histogram=acceptance.histogram(kept),
         survival=acceptance.survival(kept),
@@ -119,15 +116,18 @@ def figures(
     )
 
 
-def _accept_length(kept: Sequence[RequestSums], spec: SpecConfig) -> Estimate | None:
+def _decomposition(
+    baseline: Arm, category: str | None, kept: Pool, split: StepSplit | None
+) -> Decomposition | None:
+    if split is None:
+        return None
+    plain = baseline.requests.of_category(category)
+    return decompose(plain, step_split(baseline, category), kept, split)
+
+
+def _accept_length(kept: Pool, spec: SpecConfig) -> Estimate | None:
     """The headline, or what stands in for it where accepted drafts were not counted."""
     length = acceptance.accept_length(kept)
     if length is None and not spec.is_baseline:
         return acceptance.emitted_length(kept)
     return length
-
-
-def _total(values: list[int | None]) -> int | None:
-    """The sum; None when there is nothing to add or a part is not known."""
-    known = [value for value in values if value is not None]
-    return sum(known) if known and len(known) == len(values) else None

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from specbench.columns import PARTS, BoolArray, IntArray
+from specbench.metrics.pool import Pool
 from specbench.metrics.sums import RequestSums
 
 
@@ -53,10 +54,7 @@ def forwards_of(requests: Sequence[RequestSums], *, alone: bool) -> Forwards:
     owner = np.repeat(np.arange(len(requests), dtype=np.int64), counts)
     blocks = np.array([request.block for request in requests], dtype=np.int64)
 
-    def column(name: str) -> IntArray:
-        found = [request.steps.column(name) for request in requests]
-        return np.concatenate(found) if found else np.zeros(0, dtype=np.int64)
-
+    column = Pool.of(requests).steps
     number, batch = column("batch_step"), column("batch")
     parts = np.stack([column(name) for name in PARTS])
     timed = np.flatnonzero(parts.any(axis=0))

@@ -21,15 +21,17 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from specbench.estimate import Evidence
 from specbench.metrics.acceptance import (
     conditional,
     emitted_length,
     histogram,
     survival,
-    weakest,
 )
 from specbench.metrics.account import cause_of
+from specbench.metrics.pool import Pool
 from specbench.metrics.sums import RequestSums
 
 TOLERANCE = 1e-9
@@ -54,12 +56,13 @@ def residuals(requests: Sequence[RequestSums]) -> tuple[Residual, ...]:
     >>> residuals(complete_sums([run_of(trace_of([3, 2, 0, 1], depth=3))]))
     ()
     """
+    pool = Pool.of(requests)
     found: list[Residual] = []
-    for request in requests:
+    for request in pool:
         found.extend(_completion(request))
         found.extend(_server_totals(request))
-    found.extend(_survival_sum(requests))
-    found.extend(_conditional_product(requests))
+    found.extend(_survival_sum(pool))
+    found.extend(_conditional_product(pool))
     return tuple(found)
 
 
@@ -148,10 +151,11 @@ def _conditional_product(requests: Sequence[RequestSums]) -> Iterable[Residual]:
 
 
 def _one_depth(requests: Sequence[RequestSums]) -> bool:
-    if weakest(requests) is not Evidence.STEPS:
+    pool = Pool.of(requests)
+    if pool.weakest is not Evidence.STEPS:
         return True
-    depths = [request.steps.column("depth") for request in requests if request.steps]
-    return bool(depths) and all((depth == depths[0][0]).all() for depth in depths)
+    depths = pool.steps("depth")
+    return bool(len(depths)) and bool((depths == depths[0]).all())
 
 
 def merged_deliveries(requests: Sequence[RequestSums]) -> float | None:
@@ -162,8 +166,9 @@ def merged_deliveries(requests: Sequence[RequestSums]) -> float | None:
     per_step = emitted_length(requests)
     if per_step is None or per_step.evidence < Evidence.TOTALS:
         return None
-    if any(r.decode_tokens is None or r.first_tokens is None for r in requests):
+    pool = Pool.of(requests)
+    tokens = pool.total("decode_tokens")
+    if tokens is None or not pool.knows("first_tokens"):
         return None
-    later = sum(max(request.deliveries - 1, 0) for request in requests)
-    tokens = sum(request.decode_tokens or 0 for request in requests)
+    later = int(np.maximum(pool.column("deliveries") - 1, 0).sum())
     return tokens / later / per_step.value if later and tokens else None

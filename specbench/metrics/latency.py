@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from specbench.columns import IntArray
-from specbench.metrics.stats import percentile
+from specbench.metrics.pool import Pool
+from specbench.metrics.stats import Numbers, percentiles
 from specbench.metrics.sums import RequestSums
 from specbench.trace import RequestTrace
 
@@ -96,31 +97,34 @@ def chunk_gaps_ns(request: RequestSums) -> IntArray:
 
 def latency(requests: Sequence[RequestSums]) -> Latency:
     """All percentiles of ``requests``."""
-    ttft = [ttft_ns(request) for request in requests]
-    tpot = [tpot_ns(request) for request in requests]
-    gaps = np.concatenate([*map(chunk_gaps_ns, requests), np.zeros(0, dtype=np.int64)])
-    whole = [end_to_end_ns(request) for request in requests]
-    lag = [schedule_lag_ns(request.trace) for request in requests]
-    response = [response_ns(request) for request in requests]
+    pool = Pool.of(requests)
+    ttft, tpot, whole = (_known_ms(pool.column(of)) for of in (ttft_ns, tpot_ns, end_to_end_ns))
+    lag, response = (_known_ms(pool.column(of)) for of in (_lag_ns, response_ns))
+    gap = _known_ms(pool.chunk_gaps_ns)
     return Latency(
-        ttft_ms_p50=percentile_ms(ttft, 50),
-        ttft_ms_p99=percentile_ms(ttft, 99),
-        tpot_ms_p50=percentile_ms(tpot, 50),
-        tpot_ms_p99=percentile_ms(tpot, 99),
-        chunk_gap_ms_p50=_ms(percentile(gaps, 50)),
-        chunk_gap_ms_p99=_ms(percentile(gaps, 99)),
-        end_to_end_ms_p50=percentile_ms(whole, 50),
-        end_to_end_ms_p99=percentile_ms(whole, 99),
-        lag_ms_p50=percentile_ms(lag, 50),
-        lag_ms_p99=percentile_ms(lag, 99),
-        response_ms_p50=percentile_ms(response, 50),
-        response_ms_p99=percentile_ms(response, 99),
+        ttft_ms_p50=ttft[0],
+        ttft_ms_p99=ttft[1],
+        tpot_ms_p50=tpot[0],
+        tpot_ms_p99=tpot[1],
+        chunk_gap_ms_p50=gap[0],
+        chunk_gap_ms_p99=gap[1],
+        end_to_end_ms_p50=whole[0],
+        end_to_end_ms_p99=whole[1],
+        lag_ms_p50=lag[0],
+        lag_ms_p99=lag[1],
+        response_ms_p50=response[0],
+        response_ms_p99=response[1],
     )
 
 
-def percentile_ms(values_ns: Sequence[float | None], q: float) -> float | None:
-    """The ``q``-th percentile in ms of what is known; None when nothing is."""
-    return _ms(percentile([v for v in values_ns if v is not None], q))
+def _lag_ns(request: RequestSums) -> int:
+    return schedule_lag_ns(request.trace)
+
+
+def _known_ms(values_ns: Numbers) -> tuple[float | None, float | None]:
+    """p50 and p99 in ms of what is known; None when nothing is."""
+    p50, p99 = percentiles(values_ns[~np.isnan(values_ns)], (50, 99))
+    return _ms(p50), _ms(p99)
 
 
 def _ms(value_ns: float | None) -> float | None:

@@ -31,8 +31,8 @@ def repeated_share(tokens: Sequence[Hashable]) -> float | None:
     """
     if len(tokens) < LEAST_TOKENS:
         return None
-    grams = list(zip(*(tokens[i:] for i in range(GRAM)), strict=False))
-    return 1 - len(set(grams)) / len(grams)
+    distinct = set(zip(*(tokens[i:] for i in range(GRAM)), strict=False))
+    return 1 - len(distinct) / (len(tokens) - GRAM + 1)
 
 
 def output_before_end(trace: RequestTrace, end_ids: Sequence[int] = ()) -> list[Hashable] | None:

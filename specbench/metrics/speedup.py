@@ -11,15 +11,17 @@ that, speculation is slower.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from specbench.estimate import Estimate
-from specbench.metrics.acceptance import as_estimate, emitted_length, summed, weakest
-from specbench.metrics.arms import Arm
+from specbench.metrics.acceptance import as_estimate, emitted_length
+from specbench.metrics.pool import Pool, numbered
 from specbench.metrics.stats import LEAST_RUNS, FloatArray, Interval, log_linear
 from specbench.metrics.sums import PromptKey, RequestSums
-from specbench.metrics.throughput import outside_share, step_split
+from specbench.metrics.throughput import StepSplit, outside_share
 
 Pair = tuple[RequestSums, RequestSums]
 SPEEDUP_EXPONENTS = (1, -1, -1, 1)
@@ -64,17 +66,29 @@ def decode_speedup(baseline: Sequence[RequestSums], arm: Sequence[RequestSums]) 
     pairs = paired(baseline, arm)
     if not pairs:
         return None
-    by_block = log_linear(_rows(pairs, by_block=True), SPEEDUP_EXPONENTS, least=LEAST_RUNS)
+    table = np.array(
+        [
+            (plain.decode_ns, plain.decode_tokens, spec.decode_ns, spec.decode_tokens)
+            for plain, spec in pairs
+        ],
+        dtype=np.float64,
+    )
+    blocks = _summed([plain.block for plain, _ in pairs], table)
+    by_block = log_linear(blocks, SPEEDUP_EXPONENTS, least=LEAST_RUNS)
     found = by_block
     if not _blocks_are_runs(pairs):
-        found = log_linear(_rows(pairs, by_block=False), SPEEDUP_EXPONENTS)
+        prompts = _summed([plain.conversation for plain, _ in pairs], table)
+        found = log_linear(prompts, SPEEDUP_EXPONENTS)
         if found is not None and by_block is not None and _wider(by_block, found):
             found = replace(by_block, n=found.n)
-    return as_estimate(
-        found,
-        unit="x",
-        evidence=min(weakest([a for a, _ in pairs]), weakest([b for _, b in pairs])),
-    )
+    evidence = min(request.evidence for pair in pairs for request in pair)
+    return as_estimate(found, unit="x", evidence=evidence)
+
+
+def _summed(units: Sequence[Hashable], table: FloatArray) -> FloatArray:
+    """The rows of ``table`` added up by unit, units in order of appearance: shape (units, 4)."""
+    owners, count = numbered(units)
+    return np.stack([np.bincount(owners, row, minlength=count) for row in table.T], axis=1)
 
 
 def _wider(one: Interval, other: Interval) -> bool:
@@ -86,21 +100,12 @@ def _wider(one: Interval, other: Interval) -> bool:
 
 def paired(baseline: Sequence[RequestSums], arm: Sequence[RequestSums]) -> list[Pair]:
     """Requests of the two arms that answer the same prompt and turn, repeats in block order."""
-    mine, theirs = _by_prompt(arm), _by_prompt(baseline)
+    mine, theirs = Pool.of(arm).by_prompt, Pool.of(baseline).by_prompt
     return [
         pair
         for key, found in theirs.items()
         for pair in zip(found, mine.get(key, ()), strict=False)
     ]
-
-
-def _by_prompt(requests: Sequence[RequestSums]) -> dict[PromptKey, list[RequestSums]]:
-    """Requests whose decode time and tokens are known, by prompt and in block order."""
-    found: dict[PromptKey, list[RequestSums]] = {}
-    for request in sorted(requests, key=lambda r: r.block):
-        if request.decode_ns is not None and (request.decode_tokens or 0) > 0:
-            found.setdefault(request.prompt, []).append(request)
-    return found
 
 
 def _blocks_are_runs(pairs: Sequence[Pair]) -> bool:
@@ -112,32 +117,26 @@ def _blocks_are_runs(pairs: Sequence[Pair]) -> bool:
     return len(every[0]) >= LEAST_RUNS and all(seen == every[0] for seen in every)
 
 
-def _rows(pairs: Sequence[Pair], *, by_block: bool) -> FloatArray:
-    """Baseline time, baseline tokens, arm time, arm tokens of each resampled unit: (units, 4)."""
-    return summed(
-        [plain.block if by_block else plain.conversation for plain, _ in pairs],
-        [
-            (plain.decode_ns, plain.decode_tokens, spec.decode_ns, spec.decode_tokens)
-            for plain, spec in pairs
-        ],
-    )
-
-
-def decompose(baseline: Arm, arm: Arm, category: str | None = None) -> Decomposition | None:
+def decompose(
+    plain: Pool, plain_split: StepSplit | None, spec: Pool, spec_split: StepSplit | None
+) -> Decomposition | None:
     """The three numbers behind a speedup; None where step times or steps were not seen.
 
     Meant for a closed loop only: with an open loop the batch varies (semantics.md 8).
+
+    Args:
+        plain: requests of the baseline.
+        plain_split: where its steps' time went.
+        spec: requests of the arm, of the same prompts.
+        spec_split: likewise.
     """
-    kept = [r for r in arm.requests if category is None or r.category == category]
-    plain_kept = [r for r in baseline.requests if category is None or r.category == category]
-    per_step = emitted_length(kept)
-    plain, spec = step_split(baseline, category), step_split(arm, category)
-    if per_step is None or plain is None or spec is None:
+    per_step = emitted_length(spec)
+    if per_step is None or plain_split is None or spec_split is None:
         return None
     return Decomposition(
         emitted_length=per_step.value,
-        plain_step_ms=plain.step_ms,
-        spec_step_ms=spec.step_ms,
-        plain_outside=outside_share(plain_kept),
-        spec_outside=outside_share(kept),
+        plain_step_ms=plain_split.step_ms,
+        spec_step_ms=spec_split.step_ms,
+        plain_outside=outside_share(plain),
+        spec_outside=outside_share(spec),
     )

@@ -73,9 +73,15 @@ def percentile(values: Sequence[float] | Numbers, q: float) -> float | None:
     >>> percentile([], 50) is None
     True
     """
+    return percentiles(values, (q,))[0]
+
+
+def percentiles(values: Sequence[float] | Numbers, qs: Sequence[float]) -> tuple[float | None, ...]:
+    """:func:`percentile` for each of ``qs``, of values that are sorted out once."""
     if len(values) == 0:
-        return None
-    return float(np.percentile(np.asarray(values, dtype=np.float64), q, method="linear"))
+        return (None,) * len(qs)
+    found = np.percentile(np.asarray(values, dtype=np.float64), qs, method="linear")
+    return tuple(found.tolist())
 
 
 def log_linear(

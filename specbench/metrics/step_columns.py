@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from specbench.columns import IntArray
+from specbench.metrics.pool import Pool, numbered
 from specbench.metrics.sums import RequestSums
 
 
@@ -38,20 +39,16 @@ def step_columns(requests: Sequence[RequestSums]) -> StepColumns:
     was there.
     """
     seen = [request for request in requests if request.steps]
-    numbers: dict[tuple[str, str], int] = {}
     counts = np.array([len(request.steps) for request in seen], dtype=np.int64)
-    each = [numbers.setdefault(request.conversation, len(numbers)) for request in seen]
+    each, units = numbered([request.conversation for request in seen])
     turns = [request.trace.request.turn + 1 for request in seen]
 
-    def column(name: str) -> IntArray:
-        found = [request.steps.column(name) for request in seen]
-        return np.concatenate(found) if found else np.zeros(0, dtype=np.int64)
-
+    column = Pool(seen).steps
     context = column("committed")
     before = np.cumsum(counts) - counts
     return StepColumns(
-        units=len(numbers),
-        unit=np.repeat(np.array(each, dtype=np.int64), counts),
+        units=units,
+        unit=np.repeat(each, counts),
         context=context,
         output=context - np.repeat(context[before], counts) + 1,
         cycle=np.arange(len(context), dtype=np.int64) - np.repeat(before, counts) + 1,

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from specbench.config import SpecConfig
 from specbench.errors import ConfigError, OutputError
 from specbench.estimate import Caveat, Estimate
-from specbench.metrics.acceptance import by_category
 from specbench.metrics.account import TokenAccount, token_account
 from specbench.metrics.arms import Arm, ArmKey, Cell, gather
 from specbench.metrics.best import Best, best_of
@@ -142,7 +141,7 @@ def _gpu_uses(given: SummaryInput, arms: Mapping[ArmKey, Arm]) -> dict[tuple[Arm
     return {
         (arm.key, category or ALL): use
         for arm in arms.values()
-        for category in (None, *filter(None, by_category(arm.requests)))
+        for category in (None, *filter(None, arm.requests.categories))
         if (use := gpu_use(arm, given.gpus, category, open_loop=open_loop))
     }
 
@@ -272,7 +271,7 @@ def _result(
         total=total,
         categories=tuple(
             figures(arm, spec, baseline, category=category, open_loop=open_loop)
-            for category in by_category(arm.requests)
+            for category in arm.requests.categories
             if category
         ),
         lossless=lossless,

@@ -6,18 +6,22 @@ is None. Nothing is guessed here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from specbench.columns import COUNTS, PARTS, Chunks, Steps
+from specbench.columns import PARTS, Chunks, IntArray, Steps
 from specbench.estimate import Evidence
 from specbench.request import Request
 from specbench.trace import ArmRun, Finish, RequestTrace
 
 PromptKey = tuple[str, str, int]
 NO_STEPS = Steps.of(())
+_SHOWN = ("drafted", "depth", "accepted", "emitted")
+_ADDED = (*_SHOWN, *PARTS)
+_TOGETHER = 512  # requests whose steps are added up at once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,12 +93,9 @@ def is_complete(trace: RequestTrace) -> bool:
 
 def complete_sums(runs: Iterable[ArmRun]) -> tuple[RequestSums, ...]:
     """The sums of every complete request of ``runs``, in order."""
-    return tuple(
-        sums_of(trace, block=run.block)
-        for run in runs
-        for trace in run.requests
-        if is_complete(trace)
-    )
+    complete = [(t, run.block) for run in runs for t in run.requests if is_complete(t)]
+    batches = (complete[at : at + _TOGETHER] for at in range(0, len(complete), _TOGETHER))
+    return tuple(sums for batch in batches for sums in _sums(batch))
 
 
 def _completion(trace: RequestTrace, arrived: Chunks) -> int | None:
@@ -114,71 +115,119 @@ def sums_of(trace: RequestTrace, *, block: int = 0) -> RequestSums:
     >>> a.verify_steps, a.accepted, a.completion, a.histogram, a.at_risk
     (4, 6, 11, (1, 1, 1, 1), (4, 3, 2))
     """
-    seen = arrival_sums(trace, block=block, steps=Steps.of(trace.steps))
-    if trace.evidence is Evidence.STEPS and (seen.steps or seen.completion in (0, 1)):
-        return _with_steps(seen)
-    return _with_usage(seen)
+    return _sums([(trace, block)])[0]
+
+
+def _sums(traces: Sequence[tuple[RequestTrace, int]]) -> list[RequestSums]:
+    """The sums of traces with their blocks; steps are added up for all of them at once."""
+    steps = [Steps.of(trace.steps) for trace, _ in traces]
+    seen = [_arrival(*at, its) for at, its in zip(traces, steps, strict=True)]
+    stepped = [
+        i
+        for i, fields in enumerate(seen)
+        if traces[i][0].evidence is Evidence.STEPS and (steps[i] or fields["completion"] in (0, 1))
+    ]
+    totals = dict(zip(stepped, _step_totals([steps[i] for i in stepped]), strict=True))
+    return [
+        RequestSums(**fields, **(totals[i] if i in totals else _usage_totals(fields)))
+        for i, fields in enumerate(seen)
+    ]
 
 
 def arrival_sums(trace: RequestTrace, *, block: int = 0, steps: Steps = NO_STEPS) -> RequestSums:
     """What the deliveries of one request say, and nothing of its steps but that they are these."""
+    return RequestSums(**_arrival(trace, block, steps), evidence=Evidence.NONE)
+
+
+def _arrival(trace: RequestTrace, block: int, steps: Steps) -> dict[str, Any]:
+    """The fields of RequestSums that the deliveries give."""
     arrived = Chunks.of(trace.chunks).delivered
-    return RequestSums(
-        trace=trace,
-        block=block,
-        evidence=Evidence.NONE,
-        arrived=arrived,
-        steps=steps,
-        prompt=prompt_key(trace.request),
-        completion=_completion(trace, arrived),
-        deliveries=len(arrived),
-        first_ns=int(arrived.at_ns[0]) if arrived else None,
-        last_ns=int(arrived.at_ns[-1]) if arrived else None,
-        first_tokens=arrived[0].tokens if arrived else None,
+    return {
+        "trace": trace,
+        "block": block,
+        "arrived": arrived,
+        "steps": steps,
+        "prompt": prompt_key(trace.request),
+        "completion": _completion(trace, arrived),
+        "deliveries": len(arrived),
+        "first_ns": int(arrived.at_ns[0]) if arrived else None,
+        "last_ns": int(arrived.at_ns[-1]) if arrived else None,
+        "first_tokens": arrived[0].tokens if arrived else None,
+    }
+
+
+def _step_totals(found: Sequence[Steps]) -> list[dict[str, Any]]:
+    """The fields of RequestSums that the steps of each request give."""
+    if not found:
+        return []
+    lengths = np.array([len(steps) for steps in found], dtype=np.int64)
+    owner = np.repeat(np.arange(len(found)), lengths)
+    whole = Steps(table=np.concatenate([s.table for s in found], axis=1), ends=owner, ranks=owner)
+    totals = {name: _by_owner(owner, whole.column(name), len(found)) for name in _ADDED}
+    depth, accepted = whole.column("depth"), whole.column("accepted")
+    deepest = np.zeros(len(found), dtype=np.int64)
+    np.maximum.at(deepest, owner, depth)
+    width = int(deepest.max()) + 1
+    histogram = _counts(owner, accepted, len(found), width)
+    reached = _counts(owner, np.minimum(depth, accepted + 1), len(found), width)
+    at_risk = np.cumsum(reached[:, ::-1], axis=1)[:, ::-1]
+    wall_ns = np.sum([totals[part] for part in PARTS], axis=0)
+    rows = zip(
+        lengths.tolist(),
+        *(totals[name].tolist() for name in _SHOWN),
+        wall_ns.tolist(),
+        (deepest + 1).tolist(),
+        histogram.tolist(),
+        at_risk.tolist(),
+        strict=True,
     )
+    return [
+        {
+            "evidence": Evidence.STEPS,
+            "verify_steps": steps,
+            "drafted": drafted,
+            "depth": depth,
+            "accepted": accepted,
+            "emitted": emitted,
+            "step_ns": ns or None,
+            "histogram": tuple(counts[:levels]),
+            "at_risk": tuple(risk[1:levels]),
+        }
+        for steps, drafted, depth, accepted, emitted, ns, levels, counts, risk in rows
+    ]
 
 
-def _with_steps(seen: RequestSums) -> RequestSums:
-    steps = seen.steps
-    total = dict(zip(COUNTS, steps.table.sum(axis=1).tolist(), strict=True))
-    depth, accepted = steps.column("depth"), steps.column("accepted")
-    deepest = int(depth.max(initial=0))
-    reached = np.bincount(np.minimum(depth, accepted + 1), minlength=deepest + 1)
-    at_risk = np.cumsum(reached[::-1])[::-1][1:]
-    return replace(
-        seen,
-        evidence=Evidence.STEPS,
-        verify_steps=len(steps),
-        drafted=total["drafted"],
-        depth=total["depth"],
-        accepted=total["accepted"],
-        emitted=total["emitted"],
-        histogram=tuple(np.bincount(accepted, minlength=deepest + 1).tolist()),
-        at_risk=tuple(at_risk.tolist()),
-        step_ns=sum(total[part] for part in PARTS) or None,
-    )
+def _by_owner(owner: IntArray, values: IntArray, count: int) -> IntArray:
+    """``values`` added up by owner, shape (count,)."""
+    total = np.zeros(count, dtype=np.int64)
+    np.add.at(total, owner, values)
+    return total
 
 
-def _with_usage(seen: RequestSums) -> RequestSums:
-    """What the server's totals give, no more than the trace claims."""
-    usage, claimed = seen.trace.usage, seen.trace.evidence
+def _counts(owner: IntArray, values: IntArray, count: int, width: int) -> IntArray:
+    """How often each owner has each of the values 0 ... width - 1, shape (count, width)."""
+    flat = np.bincount(owner * width + values, minlength=count * width)
+    return flat.reshape(count, width)
+
+
+def _usage_totals(seen: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of RequestSums that the server's totals give, no more than the trace claims."""
+    usage, claimed = seen["trace"].usage, seen["trace"].evidence
     if usage.histogram is not None and claimed >= Evidence.HISTOGRAM:
-        return replace(
-            seen,
-            evidence=Evidence.HISTOGRAM,
-            verify_steps=sum(usage.histogram),
-            drafted=usage.drafted,
-            accepted=sum(j * count for j, count in enumerate(usage.histogram)),
-            histogram=usage.histogram,
-        )
+        return {
+            "evidence": Evidence.HISTOGRAM,
+            "verify_steps": sum(usage.histogram),
+            "drafted": usage.drafted,
+            "accepted": sum(j * count for j, count in enumerate(usage.histogram)),
+            "histogram": usage.histogram,
+        }
     if usage.verify_steps is not None and claimed >= Evidence.TOTALS:
-        return replace(
-            seen,
-            evidence=Evidence.TOTALS,
-            verify_steps=usage.verify_steps,
-            drafted=usage.drafted,
-            accepted=usage.accepted,
-        )
-    if seen.completion is not None and seen.deliveries and claimed >= Evidence.CHUNKS:
-        return replace(seen, evidence=Evidence.CHUNKS)
-    return seen
+        return {
+            "evidence": Evidence.TOTALS,
+            "verify_steps": usage.verify_steps,
+            "drafted": usage.drafted,
+            "accepted": usage.accepted,
+        }
+    if seen["completion"] is not None and seen["deliveries"] and claimed >= Evidence.CHUNKS:
+        return {"evidence": Evidence.CHUNKS}
+    return {"evidence": Evidence.NONE}

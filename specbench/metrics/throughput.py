@@ -8,14 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from specbench.estimate import Estimate
-from specbench.metrics.acceptance import as_estimate, clustered, weakest
+from specbench.metrics.acceptance import as_estimate
 from specbench.metrics.arms import Arm
 from specbench.metrics.forwards import Forwards
-from specbench.metrics.latency import NS_PER_MS, end_to_end_ns
+from specbench.metrics.latency import NS_PER_MS
+from specbench.metrics.pool import Pool
 from specbench.metrics.stats import log_linear
 from specbench.metrics.sums import RequestSums
-
-NS_PER_S = 1e9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,54 +47,33 @@ def output_tok_s(arm: Arm, category: str | None = None) -> Estimate | None:
     """
     if category is not None and arm.key.cell.batch_size != 1:
         return None
-    shares = _window_shares(arm)
-    kept = [r for r in arm.requests if category is None or r.category == category]
-    if any(r.completion is None for r in kept):
+    kept = arm.requests.of_category(category)
+    if not kept.knows("completion"):
         return None
-    rows = clustered(kept, lambda r: (r.completion or 0, shares.get(id(r), 0.0)))
-    return as_estimate(log_linear(rows, (1, -1)), unit="tok/s", evidence=weakest(kept))
+    seconds = arm.window_shares[arm.requests.inside(category)]
+    rows = kept.add_up(kept.column("completion"), seconds)
+    return as_estimate(log_linear(rows, (1, -1)), unit="tok/s", evidence=kept.weakest)
 
 
-def _window_shares(arm: Arm) -> dict[int, float]:
-    """Seconds of its block's window for each request, by identity, in proportion to its flight."""
-    shares: dict[int, float] = {}
-    by_block: dict[int, list[RequestSums]] = {}
-    for request in arm.requests:
-        by_block.setdefault(request.block, []).append(request)
-    for run in arm.runs:
-        inside = by_block.get(run.block, [])
-        flights = [float(end_to_end_ns(r) or 0) for r in inside]
-        total = sum(flights)
-        if total > 0:
-            for request, flight in zip(inside, flights, strict=True):
-                shares[id(request)] = run.wall_ns / NS_PER_S * flight / total
-    return shares
-
-
-def full_batch_forwards(arm: Arm, category: str | None = None) -> Forwards:
-    """The forwards that ran at the arm's whole batch, at batch size 1 those of a category."""
-    seen = arm.forwards
-    kept = seen.batch == arm.key.cell.batch_size
-    if category is not None:
-        inside = [request.category == category for request in arm.requests]
-        kept &= np.array(inside, dtype=np.bool_)[seen.request]
-    return seen.where(kept)
+def full_batch_forwards(arm: Arm) -> Forwards:
+    """The forwards that ran at the arm's whole batch."""
+    return arm.forwards.where(arm.forwards.batch == arm.key.cell.batch_size)
 
 
 def step_split(arm: Arm, category: str | None = None) -> StepSplit | None:
     """Mean step time and its parts over the forwards at full batch; None when none was timed."""
     if category is not None and arm.key.cell.batch_size != 1:
         return None
-    forwards = full_batch_forwards(arm, category)
-    if not len(forwards):
+    kept = arm.forwards.batch == arm.key.cell.batch_size
+    if category is not None:
+        kept &= arm.requests.inside(category)[arm.forwards.request]
+    forwards = int(kept.sum())
+    if not forwards:
         return None
-    draft, extend, verify, other = forwards.parts.sum(axis=1) / (len(forwards) * NS_PER_MS)
+    totals = [part[kept].sum() for part in arm.forwards.parts]
+    draft, extend, verify, other = (float(total / (forwards * NS_PER_MS)) for total in totals)
     return StepSplit(
-        forwards=len(forwards),
-        draft_ms=float(draft),
-        extend_ms=float(extend),
-        verify_ms=float(verify),
-        other_ms=float(other),
+        forwards=forwards, draft_ms=draft, extend_ms=extend, verify_ms=verify, other_ms=other
     )
 
 
@@ -104,8 +82,9 @@ def outside_share(requests: Sequence[RequestSums]) -> float | None:
 
     Prefill of other requests, scheduling and delivery. None unless every step was timed.
     """
-    timed = [(r.decode_ns, r.step_ns) for r in requests if r.decode_ns is not None]
-    if not timed or any(step is None for _, step in timed):
+    pool = Pool.of(requests)
+    decode, steps = pool.column("decode_ns"), pool.column("step_ns")
+    timed = ~np.isnan(decode)
+    if not timed.any() or np.isnan(steps[timed]).any():
         return None
-    decode = sum(decode or 0 for decode, _ in timed)
-    return 1 - sum(step or 0 for _, step in timed) / decode
+    return float(1 - steps[timed].sum() / decode[timed].sum())

@@ -13,9 +13,9 @@ truncated              warning  a request was cancelled, or cut by the context b
 looping                invalid  over a tenth of the outputs repeat themselves (looping.py)
 eos_ignored            note     requests ran past EOS, where text is not like real text
 schedule_lag           warning  p99 of sent - due over 10 ms and over a tenth of the median TTFT
-cold_start             warning  the arm's first request took over 1.5 times the usual time a step
 no_baseline            note     no plain decoding in the same cell
 unpaired               note     under 9 in 10 requests have a partner in the baseline
+few_blocks             note     under 5 blocks: the speedup's interval rests on prompts alone
 no_difference          note     the interval of the speedup holds 1
 incomparable_baseline  invalid  speedup above the accept length (semantics.md 12)
 decomposition_disagrees warning tokens per step and step times predict another speedup
@@ -26,8 +26,8 @@ lossy                  invalid  greedy output differs from plain decoding's, not
 ====================== ======== ================================================================
 
 Prompts and acceptance have rules of their own in prompt_caveats.py, the measured window in
-window_caveats.py, GPUs in gpu_caveats.py. Codes that come from outside (capture ids given by hand,
-a client whose event loop was late) are passed through.
+window_caveats.py, cold starts and drift in drift_caveats.py, GPUs in gpu_caveats.py. Codes that
+come from outside (capture ids given by hand, a client that was late) are passed through.
 An arm with an ``invalid`` caveat is never named best.
 """
 
@@ -38,6 +38,7 @@ from collections.abc import Iterable, Sequence
 from specbench.config import SpecConfig
 from specbench.estimate import Caveat, Estimate, Evidence, Severity
 from specbench.metrics.arms import Arm
+from specbench.metrics.drift_caveats import drift_caveats
 from specbench.metrics.figures import Figures
 from specbench.metrics.identities import COALESCED, merged_deliveries, residuals
 from specbench.metrics.latency import NS_PER_MS, schedule_lag_ns, tpot_is_exact
@@ -46,14 +47,13 @@ from specbench.metrics.lossless import Lossless, Verdict
 from specbench.metrics.power import minimum_detectable_effect
 from specbench.metrics.prompt_caveats import prompt_caveats
 from specbench.metrics.speedup import paired
-from specbench.metrics.stats import LEAST_REQUESTS, percentile
+from specbench.metrics.stats import LEAST_REQUESTS, LEAST_RUNS, percentile
 from specbench.metrics.window_caveats import window_caveats
 from specbench.trace import Finish, RequestTrace
 
 LEAST_STEPS = 200
 LAG_MS = 10.0
 LAG_OF_TTFT = 0.1
-COLD = 1.5
 PAIRED_SHARE = 0.9
 DISAGREEMENT = 0.03
 
@@ -85,10 +85,10 @@ def caveats(
         *_requests(arm),
         *_looping(arm, end_ids),
         *_load(arm, seen),
-        *_cold_start(arm),
         *_identities(arm),
         *prompt_caveats(arm, spec),
         *window_caveats(arm, spec, seen.speedup, noise),
+        *drift_caveats(arm, baseline, seen.speedup),
     ]
     if not spec.is_baseline:
         found.extend(_against_baseline(arm, seen, baseline))
@@ -187,28 +187,6 @@ def _load(arm: Arm, seen: Figures) -> Iterable[Caveat]:
         )
 
 
-def _cold_start(arm: Arm) -> Iterable[Caveat]:
-    """The first request against the median of the rest, in time per step (or per delivery)."""
-    timed = [
-        (
-            request.trace.sent_ns,
-            request.decode_ns / (request.verify_steps or request.deliveries - 1),
-        )
-        for request in arm.requests
-        if request.decode_ns is not None and (request.verify_steps or request.deliveries > 1)
-    ]
-    if len(timed) < 5:
-        return
-    ordered = [per_step for _, per_step in sorted(timed)]
-    usual = percentile(ordered[1:], 50)
-    if usual is not None and ordered[0] > COLD * usual:
-        yield _warning(
-            "cold_start",
-            f"the first request took {ordered[0] / usual:.1f} times the usual time per step: "
-            "the warm-up was too short",
-        )
-
-
 def _identities(arm: Arm) -> Iterable[Caveat]:
     broken = residuals(arm.requests)
     if broken:
@@ -234,6 +212,13 @@ def _against_baseline(arm: Arm, seen: Figures, baseline: Arm | None) -> Iterable
     speedup, length = seen.speedup, seen.accept_length
     if speedup is None:
         return
+    blocks = len({plain.block for plain, _ in pairs})
+    if speedup.low is not None and blocks < LEAST_RUNS:
+        yield _note(
+            "few_blocks",
+            f"{blocks} block{'s' if blocks > 1 else ''}, under {LEAST_RUNS}: the interval of the "
+            "speedup rests on prompts alone and knows nothing of slow seconds that hit one arm",
+        )
     if speedup.low is not None and not speedup.excludes(1.0):
         effect = minimum_detectable_effect(speedup)
         least = "" if effect is None else f"; a change of {effect:.1%} would most likely show"

@@ -1,4 +1,4 @@
-"""Reservations about the measured window: who else was in it, and whether the machine kept still.
+"""Reservations about the measured window: who else was in it, and what plain decoding shows.
 
 =================== ======== ===================================================================
 code                severity when
@@ -7,12 +7,11 @@ warmup_in_window    warning  warm-up requests ran inside the measured window
 cold_graphs         warning  the first forward of a batch size took over 4 times the usual time,
                              and over 20 ms more: kernels or graphs were made in the window
 other_traffic       warning  steps ran with more requests than this run had in flight
-machine_drift       warning  the arm's step time moved by over a quarter between parts of the run
 within_noise_floor  note     the speedup lies inside what plain decoding shows against itself
 noise_floor_biased  warning  plain decoding differs from itself, by more than chance allows
 =================== ======== ===================================================================
 
-A speedup is paired block by block, so drift takes less from it than from tokens/s.
+Whether the machine kept its speed is asked in drift_caveats.py.
 """
 
 from __future__ import annotations
@@ -25,17 +24,13 @@ import numpy as np
 from specbench.config import SpecConfig
 from specbench.estimate import Caveat, Estimate, Severity
 from specbench.metrics.arms import Arm
+from specbench.metrics.drift_caveats import CHANCE, LEAST_FORWARDS
 from specbench.metrics.forwards import Forwards
 from specbench.metrics.power import half_width
 from specbench.metrics.stats import percentile
-from specbench.metrics.throughput import full_batch_forwards
 
 COLD_GRAPH = 4.0
 COLD_GRAPH_NS = 20_000_000
-LEAST_FORWARDS = 30
-DRIFT = 0.25
-STRETCHES = 4
-CHANCE = 1.7  # 95 % half widths: a normal error exceeds them in 1 of 1,100 comparisons
 
 
 def window_caveats(
@@ -45,7 +40,6 @@ def window_caveats(
     yield from _warmup(arm)
     yield from _cold_graphs(arm.forwards)
     yield from _traffic(arm)
-    yield from _drift(arm)
     yield from _floor(spec, speedup, noise)
 
 
@@ -82,25 +76,6 @@ def _traffic(arm: Arm) -> Iterable[Caveat]:
         yield _warning(
             "other_traffic",
             f"{crowded} of {len(batch)} forwards ran more than the {most} requests of this run",
-        )
-
-
-def _drift(arm: Arm) -> Iterable[Caveat]:
-    """Median time of the forwards at full batch, one stretch of the run against another.
-
-    A stretch is a block, or some neighbouring ones where there are many: a few slow seconds are
-    no drift.
-    """
-    full = full_batch_forwards(arm)
-    wall_ns = full.wall_ns
-    stretches = np.array_split(np.unique(full.block), STRETCHES)
-    times = [wall_ns[np.isin(full.block, blocks)] for blocks in stretches if len(blocks)]
-    medians = [percentile(ns, 50) or 0.0 for ns in times if len(ns) >= LEAST_FORWARDS]
-    if len(medians) > 1 and max(medians) > (1 + DRIFT) * min(medians):
-        yield _warning(
-            "machine_drift",
-            f"the median step took {min(medians) / 1e6:.2f} ms in one part of the run and "
-            f"{max(medians) / 1e6:.2f} ms in another",
         )
 
 

@@ -80,6 +80,7 @@ async def _listen(
         facts,
         spec=config.point.spec,
         batch_size=config.batch_size,
+        model=config.served_model_name,
         api_key=api_key,
         limits=config.limits,
         log=log,

@@ -99,8 +99,53 @@ def test_arms_of_one_side_are_named(
     other = curve()
     other = dataclasses.replace(other, key=dataclasses.replace(other.key, point_id="k5"))
     head = kept(tmp_path / "head.json", other)
-    assert main(["compare", base, head]) == 0
+    assert main(["compare", base, head]) == 1
     said = capsys.readouterr().out
     assert "not comparable (nothing in both" in said
     assert "Only in BASE: k3 w b1 t0" in said
     assert "Only in HEAD: k5 w b1 t0" in said
+
+
+def test_what_could_not_be_compared_is_no_pass_unless_that_is_said(
+    tmp_path: Path, base: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    head = kept(tmp_path / "head.json", curve(units=units(30)), target="other")
+    assert main(["compare", base, head]) == 1
+    said = capsys.readouterr().out
+    assert "HEAD against BASE: not comparable" in said
+    assert "Exit code 1: nothing was compared, so this is no pass (--allow-not-comparable" in said
+    assert main(["compare", base, head, "--allow-not-comparable"]) == 0
+    assert "Exit code" not in capsys.readouterr().out
+    worse = kept(tmp_path / "worse.json", curve(units=units(20)))
+    assert main(["compare", base, worse, "--allow-not-comparable"]) == 1
+
+
+@pytest.mark.parametrize("changed", [{"speedup": None}, {"invalid": ("errors",)}])
+def test_a_figure_that_only_head_lacks_is_no_pass(
+    tmp_path: Path, base: str, changed: dict[str, object], capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = curve(units=units(30), **changed)
+    other = dataclasses.replace(curve().key, point_id="k5")
+    sound = dataclasses.replace(curve(units=units(30)), key=other)
+    reference.save(
+        Reference(
+            fingerprint="f" * 64,
+            topics={topic: {topic: "same"} for topic in SCOPES},
+            curves=(broken, sound),
+        ),
+        tmp_path / "head.json",
+    )
+    both = Reference(
+        fingerprint="f" * 64,
+        topics={topic: {topic: "same"} for topic in SCOPES},
+        curves=(curve(units=units(30)), sound),
+    )
+    reference.save(both, tmp_path / "both.json")
+    words = ["compare", str(tmp_path / "both.json"), str(tmp_path / "head.json")]
+    assert main(words) == 1
+    said = capsys.readouterr().out
+    assert "same, " in said
+    assert "speedup of k3 w b1 t0" in said.rpartition("Exit code 1: HEAD has no valid")[2]
+    assert "k5" not in said.rpartition("Exit code 1:")[2]
+    assert main([*words, "--allow-not-comparable"]) == 0
+    assert main(["compare", words[2], words[1]]) == 0  # BASE never had it

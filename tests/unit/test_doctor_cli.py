@@ -18,13 +18,17 @@ from specbench.engine.faults import inject
 from specbench.engine.pair import ModelPair
 from specbench.errors import CheckpointError, EngineError
 from tests.tiny import shared_pair
+from tests.unit.doctor.test_symptoms_run import write
 
 OVERRIDE = "--speculative-num-steps 1 --speculative-eagle-topk 1 --speculative-num-draft-tokens 16"
 
 
 def test_static_healthy(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "--static"]) == 0
-    assert "1 note; no fault shown." in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "1 note; no fault shown." in told
+    assert "Right as it is for sglang from 0.5.8. For vllm up to 0.16 write" in told
+    assert "without --static the draft is scored" in told
 
 
 def test_static_needs_no_torch() -> None:
@@ -63,7 +67,7 @@ def test_a_narrow_terminal_loses_nothing(
 def test_a_broken_off_probe_keeps_what_was_learned(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def broken(*_: object) -> None:
+    def broken(*_: object, **__: object) -> None:
         raise EngineError("the probe broke.")
 
     monkeypatch.setattr(checks_wiring, "load", broken)
@@ -72,7 +76,7 @@ def test_a_broken_off_probe_keeps_what_was_learned(
     assert "ids.engines" in seen.out
     assert "the probe broke." in seen.err
 
-    def interrupted(*_: object) -> None:
+    def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(checks_wiring, "load", interrupted)
@@ -156,7 +160,7 @@ def test_parity_and_step_costs_of_a_pair(
     """A draft that the wiring probe does not read is still run; a way that parts is an error."""
     files, section = shared_pair(), tmp_path / "doctor.md"
 
-    def unread(*_: object) -> None:
+    def unread(*_: object, **__: object) -> None:
         raise CheckpointError("the probe reads drafts of one layer.")
 
     monkeypatch.setattr(checks_wiring, "load", unread)
@@ -180,6 +184,19 @@ def test_parity_and_step_costs_of_a_pair(
     told = " ".join(capsys.readouterr().out.split())
     assert "draft cache rows differ by" in told
     assert "engine/extend.py" in told
+
+
+def test_what_was_judged_of_a_run_is_said(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    folder = str(write(tmp_path / "mine", (1, lambda *_: 0.75)))
+    assert main(["doctor", "--run", folder]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert told.startswith("Judged mine: k3, temperature 0, batch size 1: ")
+    assert main(["doctor", "--run", folder, "--json", "--markdown", str(tmp_path / "md")]) == 0
+    (line,) = json.loads(capsys.readouterr().out)["judged"]
+    assert line.startswith("Judged mine: k3")
+    assert "- Judged mine: k3" in (tmp_path / "md").read_text()
 
 
 def test_symptoms_and_ids(capsys: pytest.CaptureFixture[str]) -> None:

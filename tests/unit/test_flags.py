@@ -161,6 +161,7 @@ def test_where_metrics_go_is_no_setting_of_the_sweep() -> None:
     ("words", "says"),
     [
         (("--backend", "sglang"), "--backend is given without --server"),
+        (("--model", "m"), "--model is given without --server"),
         (("--server", "http://s", "--dtype", "float32", "--max-len", "9"), "--dtype, --max-len"),
         (("--server", "http://s", "--capture-ids", "1,2"), "--capture-ids with --server"),
         (("--target", "t"), "--target t is given without --draft"),
@@ -202,3 +203,55 @@ def test_verification_flags_reach_the_service() -> None:
     tree = (*words, "--topk", "4", "--num-draft-tokens", "8")
     with pytest.raises(ConfigError, match="verification=one_hot checks chains"):
         load_serve_config(None, flags.serve_settings(_args(*tree, command="serve")))
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("--num-steps 3 --topk 1 --num-draft-tokens 8", "with --topk 1 and --num-steps 3: .* 4"),
+        ("--num-steps 1..3 --topk 1 --num-draft-tokens 4", "so here 2,3,4"),
+        ("--num-steps 3 --topk 1 --num-draft-tokens 4,9", "--num-draft-tokens 4,9 with --topk 1"),
+        ("--num-steps 0 --topk 4", "--topk 4: has no meaning with --num-steps 0"),
+        ("--num-steps 0 --topk 1,2 --num-draft-tokens 8", "--topk 1,2, --num-draft-tokens 8: has"),
+    ],
+)
+def test_numbers_of_a_grid_that_would_set_nothing_are_refused(words: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        flags.sweep_spec(_args(*words.split()))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--num-steps 3 --topk 1 --num-draft-tokens 4",
+        "--num-steps 0,5,2 --topk 1 --num-draft-tokens 3,6",
+        "--num-steps 3 --topk 1",
+        "--num-steps 0 --topk 1 --num-draft-tokens 1",
+        "--num-steps 1 --topk 1 --num-draft-tokens 16 --as-engine sglang",
+    ],
+)
+def test_what_a_chain_takes_anyway_may_be_said(words: str) -> None:
+    assert flags.sweep_spec(_args(*words.split())).grid().points
+
+
+def _notes(words: str) -> tuple[str, ...]:
+    args = _args(*words.split())
+    spec = flags.sweep_spec(args)
+    return flags.grid_notes(args, spec, spec.grid())
+
+
+def test_chains_beside_trees_are_said_to_take_numbers_of_their_own() -> None:
+    mixed = "--num-steps 0,2,3 --topk 1,2"
+    assert _notes(f"{mixed} --num-draft-tokens 4,6") == (
+        "--num-draft-tokens 4,6 is for trees; the chains (k2, k3) take num_steps + 1 each",
+    )
+    assert _notes(mixed) == ()  # the profile's list was not asked for
+    assert _notes("--num-steps 2 --topk 2 --num-draft-tokens 4") == ()
+
+
+def test_every_override_of_an_engine_is_said() -> None:
+    words = "--num-steps 1 --topk 1,2 --num-draft-tokens 8,16 --as-engine vllm"
+    (note,) = _notes(words)
+    assert note.startswith("k1: num_draft_tokens 8 becomes 2 (")
+    assert "num_draft_tokens 16 becomes 2" in note
+    assert "topk 2 becomes 1 (vLLM 0.32 drafts chains only)" in note

@@ -53,3 +53,26 @@ def test_flags_that_contradict() -> None:
         run("--layers", "8", "--ids", "1", "--from", "specforge", "--physical", "2")
     with pytest.raises(ConfigError, match="Integers such as"):
         run("--layers", "8", "--ids", "a,b")
+
+
+def test_what_the_table_leaves_out_is_said_beside_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--layers", "61", "--ids", "2,30,58") == 0
+    told = capsys.readouterr().out
+    assert "note: not read, so not in the table: sglang before 0.5.8; vllm after 0.16" in told
+    assert "note: no --arch, so the rules of most classes; SGLang reads ids otherwise for" in told
+    assert run("--layers", "61", "--arch", "Llama", "--ids", "2,30,58", "--from", "sglang==9") == 0
+    told = capsys.readouterr().out
+    assert "Llama has no rule of its own" in told
+    assert "note: --from sglang==9: sglang 9 was not read" in told
+
+
+def test_notes_keep_out_of_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--layers", "61", "--json") == 0
+    told = capsys.readouterr()
+    assert json.loads(told.out)
+    assert "note: not read" in told.err
+
+
+def test_a_class_that_nobody_read_is_refused() -> None:
+    with pytest.raises(ConfigError, match="--arch 'Nonsense': the rules for that class"):
+        run("--layers", "8", "--arch", "Nonsense")

@@ -121,3 +121,19 @@ def test_the_key_is_read_from_its_file_unless_the_environment_has_one(tmp_path: 
 def test_a_key_file_without_a_key_is_refused(tmp_path: Path, text: bytes | None) -> None:
     with pytest.raises(ConfigError, match="API key file"):
         key_of(text, tmp_path)
+
+
+def test_what_an_engine_would_change_is_said_and_what_was_left_out_is_not() -> None:
+    asked = {"num_steps": 1, "topk": 1, "num_draft_tokens": 16, "as_engine": "sglang"}
+    point = load_serve_config(None, {"point": asked}).point
+    assert point.spec.num_draft_tokens == 2
+    (note,) = point.notes
+    assert note.startswith("num_draft_tokens 16 becomes 2 (sglang uses num_steps + 1")
+    assert load_serve_config(None, {"point": {"num_steps": 1}}).point.notes == ()
+    assert load_serve_config(None, {"point": {"as_engine": "sglang"}}).point.notes == ()
+
+
+@pytest.mark.parametrize("wrong", ["5", '"2,4"', "[2.5]", "[true]"])
+def test_a_list_is_a_list_of_its_kind(tmp_path: Path, wrong: str) -> None:
+    with pytest.raises(ConfigError, match=r"capture_ids=.* is a "):
+        load_serve_config(written(tmp_path, f"[models]\ncapture_ids = {wrong}\n"), {})

@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 from specbench.cli import main as specbench
+from specbench.errors import OutputError
 from tools.demo_pair.cards import files_table, parameters
 from tools.draft_training.plan import Plan
 from tools.draft_training.prompts import evaluation_requests
@@ -57,6 +58,7 @@ def stage_probe(plan: Plan) -> None:
     Raises:
         SystemExit: the command failed; it has said why.
     """
+    plan.need(plan.out / "config.json", "export")
     path = plan.out / "probe.json"
     said = {
         "target": plan.target,
@@ -77,14 +79,32 @@ def stage_probe(plan: Plan) -> None:
 
 
 def stage_card(plan: Plan) -> None:
-    """Write README.md from what was recorded and measured."""
+    """Write README.md from what was recorded and measured.
+
+    Raises:
+        OutputError: a stage before it was not run.
+    """
     text = CARD.format(**_facts(plan))
     (plan.out / "README.md").write_text(text, encoding="utf-8")
     plan.log("card", "written")
 
 
-def _facts(plan: Plan) -> dict[str, Any]:
+def _measured(plan: Plan) -> dict[str, dict[str, object]]:
+    """What every stage before the card has recorded."""
+    plan.need(plan.path("measured.json"), "texts")
     made = plan.measured()
+    for stage in ("texts", "features", "draft", "export"):
+        if stage not in made:
+            raise OutputError(
+                f"{plan.path('measured.json')} says nothing of stage {stage}.",
+                todo=f"Run --stage {stage} first.",
+            )
+    plan.need(plan.out / "probe.json", "probe")
+    return made
+
+
+def _facts(plan: Plan) -> dict[str, Any]:
+    made = _measured(plan)
     texts, draft, export = made["texts"], made["draft"], made["export"]
     probe = json.loads((plan.out / "probe.json").read_text(encoding="utf-8"))
     target = json.loads((plan.target / "config.json").read_text(encoding="utf-8"))

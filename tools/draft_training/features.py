@@ -24,7 +24,7 @@ from specbench.engine.wiring import Tap
 from tools.demo_pair import checkpoint
 from tools.demo_pair.draft_loop import Fetch, Rows
 from tools.draft_training.plan import Plan
-from tools.draft_training.texts import load_target, read_texts
+from tools.draft_training.texts import load_target, needed_texts, read_texts
 
 
 def captured_layers(plan: Plan, layers: int) -> tuple[int, ...]:
@@ -34,8 +34,8 @@ def captured_layers(plan: Plan, layers: int) -> tuple[int, ...]:
 
 def stage_features(plan: Plan) -> None:
     """Capture what is not yet there, a file a shard."""
+    texts = needed_texts(plan)
     begin, pair = clock(), load_target(plan)
-    texts = read_texts(plan)
     layers = captured_layers(plan, pair.target_spec.n_layers)
     files = shard_files(plan, len(texts), layers)
     for number, path in enumerate(files):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
+from specbench.config import MOST_THREADS
+from specbench.errors import ConfigError, OutputError
 from tools.demo_pair.record import Record
 
 
@@ -45,3 +48,42 @@ class Plan(Record):
     threads: int = 1
     layout: str = "specforge"
     engine: str = ""
+
+    def __post_init__(self) -> None:
+        for name, (least, most) in RANGES.items():
+            value = getattr(self, name)
+            if not least <= value <= most:
+                span = f"{least:g} or more" if most == HUGE else f"{least:g}..{most:g}"
+                raise ConfigError(f"--{name.replace('_', '-')} {value}.", expected=f"{span}.")
+        for name in ("temperature", "muon_rate", "adam_rate"):
+            value = getattr(self, name)
+            if not 0 < value < math.inf:
+                raise ConfigError(f"--{name.replace('_', '-')} {value}.", expected="Over 0.")
+
+    def need(self, path: Path, stage: str) -> Path:
+        """``path``, which ``stage`` has made.
+
+        Raises:
+            OutputError: it has not.
+        """
+        if not path.exists():
+            raise OutputError(
+                f"{path} is not there.",
+                expected=f"What stage {stage} leaves, with the same settings.",
+                todo=f"Run --stage {stage} first.",
+            )
+        return path
+
+
+HUGE = 2**31 - 1
+RANGES: dict[str, tuple[float, float]] = {
+    **dict.fromkeys(("replies", "seed"), (0, HUGE)),
+    **dict.fromkeys(
+        ("draft_vocab", "max_tokens", "longest_prompt", "batch", "shard", "steps", "rows",
+         "ttt_steps", "evaluate_requests", "evaluate_tokens", "evaluate_steps"),
+        (1, HUGE),
+    ),
+    "greedy_share": (0, 1),
+    "from_layer": (-1, HUGE),
+    "threads": (1, MOST_THREADS),
+}  # fmt: skip

@@ -10,6 +10,7 @@ from specbench.config import EngineConfig, SpecConfig
 from specbench.engine.engine import Engine
 from specbench.engine.pair import ModelPair
 from specbench.engine.probe_text import Sample, outputs_of
+from specbench.errors import OutputError
 from specbench.request import Request
 from tools.draft_training.plan import Plan
 from tools.draft_training.prompts import training_requests
@@ -71,7 +72,11 @@ def replies(pair: ModelPair, plan: Plan, requests: Sequence[Request]) -> list[Sa
 
 
 def read_texts(plan: Plan) -> list[Sample]:
-    """The first ``replies`` of what was generated; a line that a stop cut off is dropped."""
+    """The first ``replies`` of what was generated; a line that a stop cut off is dropped.
+
+    Raises:
+        OutputError: a line is none that the stage wrote.
+    """
     path = plan.path(FILE)
     if not path.exists():
         return []
@@ -79,7 +84,26 @@ def read_texts(plan: Plan) -> list[Sample]:
     if lines and not lines[-1].endswith("\n"):
         lines.pop()
         path.write_text("".join(lines), encoding="utf-8")
-    return [_sample(json.loads(line)) for line in lines][: plan.replies or None]
+    try:
+        return [_sample(json.loads(line)) for line in lines][: plan.replies or None]
+    except (ValueError, KeyError, TypeError, AssertionError) as error:
+        raise OutputError(
+            f"{path} holds a line that is no text: {error}.",
+            todo="Remove it, or take a new --work.",
+        ) from error
+
+
+def needed_texts(plan: Plan) -> list[Sample]:
+    """``read_texts``, where there is one at least.
+
+    Raises:
+        OutputError: there is none.
+    """
+    texts = read_texts(plan)
+    if not texts:
+        plan.need(plan.path(FILE), "texts")
+        raise OutputError(f"{plan.path(FILE)} is empty.", todo="Run --stage texts first.")
+    return texts
 
 
 def _line(sample: Sample) -> str:

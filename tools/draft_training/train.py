@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import pairwise
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from specbench.checkpoint import Folder, read_draft, read_target
+from specbench.checkpoint import Folder, read_draft, read_header, read_target
 from specbench.checkpoint.writers import write_draft
 from specbench.engine.models.weights import load_tensors
-from specbench.errors import CheckpointError, ConfigError
+from specbench.errors import CheckpointError, ConfigError, OutputError
 from specbench.modelspec import TargetSpec
 from tools.demo_pair import checkpoint
 from tools.demo_pair.draft_loop import Course, begin_as_head, draft_tokens, train
 from tools.demo_pair.export import write_specforge
 from tools.demo_pair.model import Draft, Shape
-from tools.draft_training.features import captured_layers, on_disk
+from tools.draft_training.features import captured_layers, on_disk, shard_files
 from tools.draft_training.plan import Plan
-from tools.draft_training.texts import read_texts
+from tools.draft_training.texts import needed_texts
 
 WRITTEN = ("README.md", "config.json", "model.safetensors", "probe.json")
 DRAFT = "draft.safetensors"
@@ -31,7 +32,7 @@ def draft_shape(plan: Plan, target: TargetSpec) -> Shape:
 
     Raises:
         CheckpointError: the target's layers are not Llama's.
-        ConfigError: layers to capture or a vocabulary that the target does not have.
+        ConfigError: layers or a vocabulary that the target does not have.
     """
     if not target.plain:
         raise CheckpointError(
@@ -44,6 +45,8 @@ def draft_shape(plan: Plan, target: TargetSpec) -> Shape:
         raise ConfigError(f"capture {list(capture)}.", expected=f"Physical indices in 1..{most}.")
     if not 1 <= plan.draft_vocab <= target.vocab:
         raise ConfigError(f"draft vocabulary {plan.draft_vocab} of {target.vocab}.")
+    if plan.from_layer >= most:
+        raise ConfigError(f"--from-layer {plan.from_layer}.", expected=f"-1..{most - 1}.")
     layer = target.shape
     return Shape(
         vocab=target.vocab,
@@ -99,7 +102,9 @@ def stage_draft(plan: Plan) -> None:
     shape = draft_shape(plan, target)
     torch.manual_seed(plan.seed)
     weights, draft = target_weights(folder, target, plan.from_layer), Draft(shape)
-    texts = read_texts(plan)
+    texts = needed_texts(plan)
+    for path in shard_files(plan, len(texts), shape.capture):
+        plan.need(path, "features")
     said = torch.tensor([t for text in texts for t in text.tokens[text.prompt_len :]])
     counts = torch.bincount(said, minlength=target.vocab)
     tokens = draft_tokens(counts, plan.draft_vocab)
@@ -117,6 +122,7 @@ def stage_draft(plan: Plan) -> None:
     )
     fetch = on_disk(plan, shape.capture, weights["head"], tokens)
     lengths = [len(text.tokens) for text in texts]
+    _check_checkpoint(course.saved, draft)
     done = train(course, draft, weights["embedding"], tokens, fetch, lengths)
     checkpoint.save(plan.path(DRAFT), {**draft.state_dict(), "tokens": tokens})
     plan.record(
@@ -133,14 +139,32 @@ def stage_draft(plan: Plan) -> None:
     )
 
 
+def _check_checkpoint(path: Path, draft: Draft) -> None:
+    """See that a training that goes on is of the same draft.
+
+    Raises:
+        OutputError: it is another's.
+    """
+    if not path.exists():
+        return
+    kept = {n: e.shape for n, e in read_header(path).items() if n.startswith("model/")}
+    made = {f"model/{name}": tuple(value.shape) for name, value in draft.state_dict().items()}
+    if {name: tuple(shape) for name, shape in kept.items()} != made:
+        raise OutputError(
+            f"{path} is the checkpoint of a draft of other sizes.",
+            todo="Remove it to begin anew, or take a new --work.",
+        )
+
+
 def stage_export(plan: Plan) -> None:
     """Write the folder through the writer of ``specbench convert``, for the named engine.
 
     Raises:
         ConfigError: the output folder holds files that are not a draft's.
+        OutputError: no draft was trained.
     """
     target, folder = read_target(plan.target)
-    shape, state = draft_shape(plan, target), checkpoint.load(plan.path(DRAFT))
+    shape, state = draft_shape(plan, target), checkpoint.load(plan.need(plan.path(DRAFT), "draft"))
     tokens, raw = state.pop("tokens"), plan.path("specforge")
     write_specforge(raw, shape, state, tokens, target.bos_id, list(target.eos_ids))
     spec, read = read_draft(raw, target)
@@ -159,12 +183,23 @@ def stage_export(plan: Plan) -> None:
     plan.record("export", {"key": written.key, "ids": list(written.ids), "notes": written.notes})
 
 
-def _clear(plan: Plan) -> None:
-    """Remove what an earlier export wrote, and nothing else."""
+def check_out(plan: Plan) -> None:
+    """See that the output folder is new, or an earlier export's.
+
+    Raises:
+        ConfigError: it holds something else, or is none.
+    """
     if not plan.out.exists():
         return
+    if not plan.out.is_dir():
+        raise ConfigError(f"{plan.out} is no folder.", todo="Name a new folder.")
     others = sorted(p.name for p in plan.out.iterdir() if p.name not in WRITTEN)
     if others:
         raise ConfigError(f"{plan.out} holds {', '.join(others[:4])}.", todo="Name a new folder.")
+
+
+def _clear(plan: Plan) -> None:
+    """Remove what an earlier export wrote, and nothing else."""
+    check_out(plan)
     for name in WRITTEN:
         (plan.out / name).unlink(missing_ok=True)

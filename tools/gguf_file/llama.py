@@ -104,10 +104,14 @@ def llama_tensors(file: GgufFile, config: dict[str, object]) -> Iterator[tuple[s
         )
     for theirs in file.tensors:
         values = file.load(theirs)
-        if theirs.endswith("attn_q.weight"):
-            values = half_split(values, heads)
-        elif theirs.endswith("attn_k.weight"):
-            values = half_split(values, kv_heads)
+        rotated = heads if theirs.endswith("attn_q.weight") else kv_heads
+        if theirs.endswith(("attn_q.weight", "attn_k.weight")):
+            if values.ndim != 2 or len(values) % (2 * rotated):
+                raise CheckpointError(
+                    f"{file.path}: {theirs} of shape {list(values.shape)} does not hold {rotated} "
+                    "heads of an even width."
+                )
+            values = half_split(values, rotated)
         yield names[theirs], values
 
 

@@ -8,6 +8,7 @@ tokens without an error.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
@@ -41,7 +42,7 @@ def build_tokenizer(file: GgufFile) -> Tokenizer:
             f"{file.path}: tokenizer {file.values['tokenizer.ggml.model']!r} with cut {cut!r}.",
             expected=f"gpt2 (byte-level BPE) with one of {', '.join(CUTS)}.",
         )
-    merges = [tuple(text.split(" ")) for text in file.value("tokenizer.ggml.merges", list)]
+    merges = [tuple(text.split(" ")) for text in _list(file, "merges", str)]
     try:
         tokenizer = Tokenizer(models.BPE({t: i for i, t in enumerate(tokens)}, merges))
     except Exception as error:  # the library raises plain Exception
@@ -82,13 +83,26 @@ def tokenizer_config(file: GgufFile, longest: int) -> dict[str, object]:
         "clean_up_tokenization_spaces": False,
         "model_max_length": longest,
     }
-    template = file.values.get("tokenizer.chat_template")
-    return config if template is None else {**config, "chat_template": template}
+    if "tokenizer.chat_template" in file.values:
+        config["chat_template"] = file.value("tokenizer.chat_template", str)
+    return config
+
+
+def _list(file: GgufFile, name: str, kind: type) -> list[Any]:
+    """A list of the vocabulary whose values are all of a kind."""
+    found: list[Any] = file.value(f"tokenizer.ggml.{name}", list)
+    odd = [value for value in found if type(value) is not kind]
+    if odd:
+        raise CheckpointError(
+            f"{file.path}: tokenizer.ggml.{name} holds {odd[0]!r:.80}.",
+            expected=f"A list of {kind.__name__}.",
+        )
+    return found
 
 
 def _tokens(file: GgufFile) -> tuple[list[str], list[int]]:
-    tokens: list[str] = file.value("tokenizer.ggml.tokens", list)
-    kinds: list[int] = file.value("tokenizer.ggml.token_type", list)
+    tokens: list[str] = _list(file, "tokens", str)
+    kinds: list[int] = _list(file, "token_type", int)
     if len(tokens) != len(kinds) or len(set(tokens)) != len(tokens):
         raise CheckpointError(
             f"{file.path}: {len(tokens)} tokens ({len(set(tokens))} distinct), {len(kinds)} types.",

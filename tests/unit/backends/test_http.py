@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import TypeVar
 
 import pytest
@@ -170,3 +170,42 @@ def test_use_before_open_is_an_error_and_close_is_always_fine() -> None:
             await http.get_json("/")
 
     asyncio.run(body())
+
+
+@pytest.mark.parametrize(
+    ("raw", "said"),
+    [
+        (b"SSH-2.0-OpenSSH_9.0\r\n", "does not speak HTTP: Bad status line"),
+        (b"\x00\xff" * 40_000, "does not speak HTTP: Bad status line"),
+        (b"A" * 500_000, "does not speak HTTP"),
+        (b"HTTP/1.1 200 OK\r\nX: " + b"A" * 500_000, "does not speak HTTP: Got more than"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n", "does not speak HTTP"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"z" * 9000 + b"\r\n",
+         "does not speak HTTP: Invalid character in chunk size"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{", "broke off"),
+        (b"", "broke off"),
+    ],
+)  # fmt: skip
+def test_raw_bytes_are_one_short_error(raw: bytes, said: str) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(100)
+        with suppress(ConnectionError):
+            writer.write(raw)
+            await writer.drain()
+        writer.close()
+
+    async def body() -> str:
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        http = HttpSession(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        await http.open()
+        try:
+            with pytest.raises(BackendError) as refused:
+                await http.get_json("/server_info")
+        finally:
+            await http.close()
+            server.close()
+        return str(refused.value)
+
+    told = asyncio.run(body())
+    assert said in told
+    assert len(told) < 400

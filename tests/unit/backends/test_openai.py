@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from specbench.backends.base import Event, Finished
+from specbench.backends.base import BackendFacts, Event, Finished
 from specbench.backends.openai import OpenAIBackend, choose_model
 from specbench.errors import BackendError, ConfigError
 from specbench.request import Message, Request, SamplingParams
@@ -34,7 +34,7 @@ def stream(
     return asyncio.run(body())
 
 
-def text_event(text: str, reason: str | None = None, **more: Any) -> dict[str, Any]:
+def text_event(text: str, reason: Any = None, **more: Any) -> dict[str, Any]:
     return {"choices": [{"index": 0, "text": text, "finish_reason": reason}], **more}
 
 
@@ -123,6 +123,10 @@ def test_sglang_is_asked_for_its_details() -> None:
     assert server.asked[-1][1]["return_spec_tokens_details"] is True
 
 
+def counted(total: float) -> dict[str, Any]:
+    return {"choices": [{"text": "a"}], "usage": {"completion_tokens": total}}
+
+
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
@@ -130,12 +134,20 @@ def test_sglang_is_asked_for_its_details() -> None:
         (as_events(text_event("a"), done=False), "before its request did"),
         (as_events(text_event("a"), {"error": {"message": "engine died"}}), "engine died"),
         (as_events(text_event("a", "content_filter")), "content_filter"),
+        (as_events(text_event("a", ["stop"])), r"ended the request with \['stop'\]"),
+        (as_events(text_event("a", 7)), "ended the request with 7"),
+        (as_events(*(counted(n) for n in (1, 3, 2))), "completion_tokens went back from 3 to 2"),
+        (as_events(counted(-1)), "completion_tokens is -1"),
+        (as_events(counted(10**309)), "completion_tokens is 1000"),
+        (as_events(counted(1.5)), "completion_tokens is 1.5"),
+        (Reply(pieces=[b'data: {"usage": {"completion_tokens": 1e309}, "choices": [{"text": ""}]}'
+                       b"\n\n"], content_type=EVENTS), "completion_tokens is inf"),
         (as_events({"choices": ["x"]}), "list of objects"),
         (as_events({"choices": [{"delta": 7}]}), "delta"),
         (Reply(pieces=[b"data: {oops\n\n"], content_type=EVENTS), "no JSON"),
         (as_json({"message": "model is loading"}, 503), "HTTP 503: model is loading"),
     ],
-)
+)  # fmt: skip
 def test_streams_that_make_no_sense(answer: Reply, said: str) -> None:
     with pytest.raises(BackendError, match=said):
         stream(answer)
@@ -149,5 +161,36 @@ def test_which_model() -> None:
         choose_model("m", ["l"])
     with pytest.raises(ConfigError, match="2 models"):
         choose_model(None, ["l", "m"])
-    with pytest.raises(ConfigError, match="0 models"):
+    with pytest.raises(ConfigError, match="no model at /v1/models"):
         choose_model(None, [])
+
+
+@pytest.mark.parametrize("data", [5, "m", {"id": "m"}, [7], [{"id": 3}], None])
+def test_a_list_of_models_that_is_none(data: object) -> None:
+    with pytest.raises(ConfigError, match="no model at /v1/models"):
+        opened(as_json({"data": data}))
+
+
+@pytest.mark.parametrize("length", [True, -1, "512", 1e309, 0])
+def test_a_longest_sequence_that_is_none_is_not_known(length: object) -> None:
+    assert opened(as_json({"data": [{"id": "m", "max_model_len": length}]})).max_len is None
+
+
+def test_one_of_several_models_is_named() -> None:
+    listed = as_json({"data": [{"id": "l"}, {"id": "m", "max_model_len": 512}]})
+    facts = opened(listed, model="m")
+    assert (facts.target, facts.max_len) == ("m", 512)
+    with pytest.raises(ConfigError, match=r"lists 2 models \(l, m\)\. Name one with --model"):
+        opened(listed)
+
+
+def opened(models: Reply, model: str | None = None) -> BackendFacts:
+    async def body() -> BackendFacts:
+        async with scripted({"/v1/models": models}) as server:
+            backend = OpenAIBackend(server.url, model=model)
+            try:
+                return await backend.open()
+            finally:
+                await backend.close()
+
+    return asyncio.run(body())

@@ -29,6 +29,9 @@ vllm:num_requests_waiting{engine="0"} NaN
         ('specbench_output_tokens_total{arm="spec"} 7\n', None, 7),
         ("vllm:num_requests_running{broken\nsglang:num_running_reqs\n", None, None),
         ("", None, None),
+        ("vllm:num_requests_running -3\nvllm:generation_tokens_total -5\n", None, None),
+        ("vllm:num_requests_running 1e309\nvllm:generation_tokens_total 1e300\n", None, None),
+        ('sglang:num_running_reqs{a="1"} -2\nsglang:num_running_reqs{a="2"} 2\n', None, None),
     ],
 )
 def test_counters_are_read(page: str, busy: int | None, generated: int | None) -> None:
@@ -54,6 +57,9 @@ def test_what_is_not_known_is_no_alarm() -> None:
     assert traffic.others(seen(None)) == ""
     assert traffic.others(seen(5000)) == ""
     assert traffic.others(seen(10)) == ""  # started anew
+    assert "generated 90 tokens while 0 came" in traffic.others(seen(100))
+    assert traffic.others(seen(50)) == ""  # and again, above where it began
+    assert traffic.others(seen(50)) == ""
     traffic.answered(None)
     traffic.answered(5)
     assert traffic.others(seen(9000)) == ""

@@ -53,7 +53,7 @@ BROKEN: dict[str, tuple[Any, bytes, int | None]] = {
     f"claims {MAX_HEADER_BYTES + 1} bytes": (b"{}", b"", MAX_HEADER_BYTES + 1),
     "cannot be parsed": (b"{]", b"", None),
     "nested deeper": (b'{"a":' + b"[" * 5000 + b"]" * 5000 + b"}", b"", None),
-    "appears twice": (b'{"a":1,"a":2}', b"", None),
+    "the key 'a' stands twice": (b'{"a":1,"a":2}', b"", None),
     "not a table": (b"[]", b"", None),
     "does not hold dtype": ({"a": {"dtype": "F32"}}, b"", None),
     "not supported": ({"a": entry("F8", [1], 0, 1)}, bytes(1), None),
@@ -137,3 +137,26 @@ def test_brackets_in_strings_are_no_nesting(tmp_path: Path, text: bytes, deep: i
     else:
         with pytest.raises(CheckpointError, match="cannot be parsed"):
             parse_json(tmp_path, text, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (b'{"a": 1, "b": {"c": 1, "d": 2, "c": 3}}', "the key 'c' stands twice in one table"),
+        (b"{", "its JSON cannot be parsed"),
+        (b"[" * 9 + b"]" * 9, "its JSON is nested deeper than 8"),
+    ],
+)
+def test_a_config_is_not_called_a_checkpoint(tmp_path: Path, text: bytes, says: str) -> None:
+    with pytest.raises(CheckpointError) as refused:
+        parse_json(tmp_path / "config.json", text, 8)
+    assert says in str(refused.value)
+    assert "safetensors" not in str(refused.value)
+    with pytest.raises(CheckpointError, match="is not a whole safetensors checkpoint"):
+        parse_json(tmp_path / "model.safetensors", text, 8)
+
+
+def test_a_repeated_key_is_found_in_time(tmp_path: Path) -> None:
+    names = ",".join(f'"k{i}":0' for i in range(200_000))
+    with pytest.raises(CheckpointError, match="the key 'k199999' stands twice"):
+        parse_json(tmp_path / "config.json", f'{{{names},"k199999":1}}'.encode(), 8)

@@ -85,3 +85,9 @@ def test_places_that_cannot_be_read(tmp_path: Path) -> None:
     idle = VLLM.replace("600.0", "0").replace("400.0", "0")
     with pytest.raises(ConfigError):
         read_metrics(page(tmp_path, idle))
+
+
+@pytest.mark.parametrize("count", ["-600", "1e300", "1.7e308"])
+def test_a_counter_that_is_no_count_is_named(tmp_path: Path, count: str) -> None:
+    with pytest.raises(ConfigError, match=r"spec_decode_num_drafts is .*\. A count\."):
+        read_metrics(page(tmp_path, VLLM.replace("600.0", count)))

@@ -81,6 +81,7 @@ def test_shapes_of_a_run(tmp_path: Path, chance: Chance, shape: str) -> None:
 
 def test_a_batch_that_accepts_less_is_a_shape(tmp_path: Path) -> None:
     seen, _ = read_run(write(tmp_path / "run", (1, healthy), (4, lambda *_: 0.5)))
+    assert seen.source == "run: k3, temperature 0, batch sizes 1, 4"
     assert [f.code for f in diagnose(seen)] == ["shape.batch"]
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from specbench.doctor.findings import Severity
-from specbench.doctor.wiring import Candidate, Verdict
+from specbench.doctor.wiring import Candidate, Look, Verdict
 from specbench.doctor.wiring_candidates import Change
 from specbench.doctor.wiring_finding import findings_of
 from specbench.engine.wiring import Wiring
@@ -50,6 +50,9 @@ def test_a_fault_names_the_winner_and_the_ids_to_write() -> None:
     assert "The written ids [1, 3, 6] mean layers [1, 3, 6] to: " in text
     assert "vllm" in text
     assert (found.figures["positions"], found.figures["requests"]) == (450, 15)
+    later = replace(verdict(best, (best,)), look=Look(names=("x",), requests=30, positions=900))
+    (found,) = findings_of(later, layers=8)
+    assert (found.figures["positions"], found.figures["requests"]) == (900, 30)
 
 
 def test_no_fault_is_a_note_with_its_limits() -> None:

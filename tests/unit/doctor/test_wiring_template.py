@@ -62,16 +62,38 @@ def test_the_template_of_the_draft_is_tried(pair: ModelPair, tmp_path: Path) -> 
     assert len(formed(pair, tmp_path, Request(request_id="a", messages=(USER,)))) == 2
 
 
-def test_a_variant_must_win_by_three_standard_errors() -> None:
-    def variant(gain: float) -> tuple[Variant, ...]:
-        return (Variant(name="raw text", accuracy=0.7, gain=gain, error=0.02),)
+def variant(name: str, gain: float, *, requests: int = 36, limit: float = 3.0) -> Variant:
+    """Ten positions a request, of which half of the requests gain ``gain`` each and the other half
+    a tenth more, so that the standard error is 1 / sqrt(requests) points or less."""
+    base = np.tile([6.0, 10.0], (requests, 1))
+    steps = np.where(np.arange(requests) % 2, 0.5, -0.5)
+    sums = base + np.stack([10 * gain + steps, np.zeros(requests)], 1)
+    return Variant(name=name, sums=sums, base=base, limit=limit)
 
-    assert template_finding(variant(0.05), 36) is None
-    assert template_finding(variant(0.09), 8) is None
-    assert template_finding((), 36) is None
-    told = template_finding(variant(0.09), 36)
+
+def test_a_variant_must_win_by_its_limit() -> None:
+    error = variant("raw text", 0.05).error
+    assert error == pytest.approx(0.05 / 6, rel=0.02)
+    assert template_finding((variant("raw text", 2.9 * error),)) is None
+    assert template_finding((variant("raw text", 0.09, requests=8),)) is None
+    assert template_finding(()) is None
+    later = variant("raw text", 3.1 * error, limit=3.3)
+    assert template_finding((later,)) is None
+    told = template_finding((variant("raw text", 0.09),))
     assert told is not None
-    assert "70.0 % right, 61.0 % as prompts are formed now" in told.title
+    assert "69.0 % right, 60.0 % as prompts are formed now" in told.title
+
+
+def test_of_variants_that_are_not_told_apart_the_first_is_named() -> None:
+    usual, odd = variant("the template", 0.1), variant("half of it", 0.1001)
+    odd.sums[::2, 0] += 0.4
+    odd.sums[1::2, 0] -= 0.4
+    told = template_finding((usual, odd))
+    assert told is not None
+    assert "after the template:" in told.title
+    told = template_finding((variant("the template", 0.1), variant("half of it", 0.2)))
+    assert told is not None
+    assert "after half of it:" in told.title
 
 
 def test_requests_are_paired() -> None:

@@ -125,6 +125,17 @@ def test_a_cached_border_needs_a_reused_prefix(pair: ModelPair) -> None:
     assert run(pair, asked, "cached_border", reuse=True) != run(pair, asked, reuse=True)
 
 
+def test_late_positions_are_the_same_in_a_padded_batch(pair: ModelPair) -> None:
+    """Three requests in lanes of four: what a graph is captured for."""
+    asked = requests(pair, 3)
+    exact, padded = (
+        [noted[0] for noted in run(pair, asked, "decode_shift", batch=4, mode=mode) if noted[1:]]
+        for mode in (GraphMode.EAGER, GraphMode.EMULATED)
+    )
+    assert [len(tokens) for tokens in padded if len(tokens) == 4]  # type: ignore[arg-type]
+    assert [tokens[: len(own)] for own, tokens in zip(exact, padded, strict=True)] == exact  # type: ignore[arg-type,index]
+
+
 def test_an_unknown_fault_and_a_baseline_are_refused(pair: ModelPair) -> None:
     engine = Engine(pair, CONFIG)
     with pytest.raises(ConfigError, match="needs an engine that drafts"):

@@ -21,23 +21,12 @@ from specbench.engine.probe_dump import Dump, dump
 from specbench.engine.probe_store import INDEX, Index, Layout, read_index
 from specbench.errors import CheckpointError, ConfigError, OutputError, WorkloadError
 from specbench.request import Request
-from tests.drive import new_engine, new_request, prompts
-from tests.tiny import shared_pair
+from tests.drive import new_request, prompts
 
 STEPS = 4
 TREE = SpecConfig(num_steps=STEPS, topk=2, num_draft_tokens=8)
 WIRED = (1, 2, 3)  # what the draft takes
 SHARD = 200_000
-
-
-@pytest.fixture(scope="module")
-def pair() -> ModelPair:
-    return new_engine().pair
-
-
-@pytest.fixture(scope="module")
-def draft(pair: ModelPair) -> ProbeDraft:
-    return ProbeDraft.load(pair, shared_pair().draft)
 
 
 @pytest.fixture(scope="module")

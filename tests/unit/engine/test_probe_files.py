@@ -74,8 +74,19 @@ NAN[2, 1, 0] = float("nan")
         ("specforge", {"aux_hidden_state": torch.ones(S, 10)}, r"\[6, 10\], .* width is 4"),
         ("speculators joined", {"hidden_states": torch.ones(S, 9)}, r"\[6, 9\], .* width is 4"),
         ("speculators", {"hidden_states": NAN}, "stream 1 holds values that are not finite"),
+        ("speculators", {"token_ids": IDS.float()}, r"token_ids is float32 \[6\]\. Whole numbers"),
+        ("specforge", {"input_ids": IDS > 0}, r"input_ids is bool \[6\]\. Whole numbers"),
+        ("speculators", {"token_ids": IDS.view(2, 3)}, r"token_ids is int64 \[2, 3\]"),
+        ("specforge", {"loss_mask": MASK * 2}, r"loss_mask is int64 \[6\]\. Zeros and ones"),
+        ("specforge", {"loss_mask": MASK / 3}, r"loss_mask is float32 \[6\]"),
+        ("speculators", {"hidden_states": LISTED.int()}, r"stream 0 is int32 \[6, 4\]\. Rows of"),
+        ("specforge", {"hidden_state": LAST.long()}, r"the last state is int64 \[6, 4\]"),
+        ("speculators standard", {"verifier_last_hidden_states": LAST[0]},
+         r"the last state is float32 \[4\]\. Rows of"),
+        ("speculators", {"hidden_states": LISTED[..., None]}, "hidden_states has shape"),
+        ("speculators", {"hidden_states": torch.tensor(1.0)}, "hidden_states has shape"),
     ],
-)
+)  # fmt: skip
 def test_what_does_not_fit(
     form: str, changes: dict[str, Tensor], said: str, tmp_path: Path
 ) -> None:
@@ -135,3 +146,10 @@ def test_the_command_that_errors_give_converts_both_forms(tmp_path: Path) -> Non
         assert torch.equal(torch.stack(raw.streams, 1), STREAMS)
         assert torch.equal(raw.last, LAST)
         assert raw.mask == tuple(bool(m) for m in MASK)
+
+
+@pytest.mark.parametrize("kind", [torch.int32, torch.uint8, torch.bool, torch.float32])
+def test_a_mask_may_be_of_any_type(kind: torch.dtype, tmp_path: Path) -> None:
+    tensors = FORMS["specforge"] | {"loss_mask": MASK.to(kind)}
+    raw = read_feature_file(written(tmp_path / "x.safetensors", tensors), WIDTH)
+    assert raw.mask == (False, False, True, True, True, True)

@@ -30,16 +30,6 @@ COUNTS = ("positions", "known", "hits", "alive", "starts")
 
 
 @pytest.fixture(scope="module")
-def pair() -> ModelPair:
-    return new_engine().pair
-
-
-@pytest.fixture(scope="module")
-def draft(pair: ModelPair) -> ProbeDraft:
-    return ProbeDraft.load(pair, shared_pair().draft)
-
-
-@pytest.fixture(scope="module")
 def requests() -> list[Request]:
     return [new_request(f"r{i}", p, max_tokens=15 + 3 * i) for i, p in enumerate(prompts(4))]
 

@@ -169,8 +169,3 @@ def test_interval_stays_at_or_above_one() -> None:
     length = acceptance.accept_length(found)
     assert length is not None
     assert length.low == 1.0
-
-
-def test_by_category() -> None:
-    first, second = requests([1], [2])
-    assert acceptance.by_category([first, second]) == {"": (first, second)}

@@ -4,8 +4,9 @@ import pytest
 
 from specbench.metrics.arms import Arm, gather
 from specbench.metrics.example import run_of, trace_of
-from specbench.metrics.speedup import decode_speedup, decompose, paired
+from specbench.metrics.speedup import Decomposition, decode_speedup, decompose, paired
 from specbench.metrics.sums import RequestSums, complete_sums
+from specbench.metrics.throughput import step_split
 from specbench.trace import ArmRun
 
 
@@ -120,7 +121,7 @@ def test_seconds_that_slow_a_whole_block_of_one_arm_widen_the_interval() -> None
 
 def test_decomposition_predicts_the_speedup() -> None:
     baseline, arm = arms(plain(20), fast(20))
-    parts = decompose(baseline, arm)
+    parts = decomposed(baseline, arm)
     speedup = decode_speedup(baseline.requests, arm.requests)
     assert parts is not None
     assert speedup is not None
@@ -134,7 +135,11 @@ def test_decomposition_needs_step_times() -> None:
     untimed = trace_of([3], depth=3, name="p0")
     steps = tuple(dataclasses.replace(step, verify_ns=0) for step in untimed.steps)
     baseline, arm = arms(plain(1), run_of(dataclasses.replace(untimed, steps=steps)))
-    assert decompose(baseline, arm) is None
+    assert decomposed(baseline, arm) is None
+
+
+def decomposed(baseline: Arm, arm: Arm) -> Decomposition | None:
+    return decompose(baseline.requests, step_split(baseline), arm.requests, step_split(arm))
 
 
 def arms(base: ArmRun, spec: ArmRun) -> tuple[Arm, Arm]:

@@ -1,5 +1,6 @@
 import dataclasses
 import inspect
+import itertools
 import re
 from collections.abc import Callable, Iterable
 
@@ -42,8 +43,15 @@ def traces(count: int = 20, *, depth: int = 3, edit: Edit | None = None) -> list
     return [edit(t) for t in made] if edit else made
 
 
-def arm_of(found: Iterable[RequestTrace]) -> Arm:
-    (arm,) = gather([run_of(*found)]).values()
+def arm_of(found: Iterable[RequestTrace], blocks: int = 1) -> Arm:
+    """``found`` as one arm, dealt out over ``blocks`` in order."""
+    every = list(found)
+    edges = [len(every) * block // blocks for block in range(blocks + 1)]
+    runs = [
+        run_of(*every[start:end], block=block)
+        for block, (start, end) in enumerate(itertools.pairwise(edges))
+    ]
+    (arm,) = gather(runs).values()
     return arm
 
 
@@ -53,9 +61,10 @@ def caveats(
     baseline: Iterable[RequestTrace] | None = None,
     lossless: Lossless | None = None,
     change: Callable[[Figures], Figures] = lambda seen: seen,
+    blocks: int = 5,
 ) -> dict[str, Caveat]:
-    arm = arm_of(found)
-    plain = None if baseline is None else arm_of(baseline)
+    arm = arm_of(found, blocks)
+    plain = None if baseline is None else arm_of(baseline, blocks)
     seen = change(figures(arm, K3, plain))
     listed = validity.caveats(arm, K3, seen, baseline=plain, lossless=lossless)
     return {caveat.code: caveat for caveat in listed}
@@ -195,6 +204,15 @@ def test_speedup_against_one_and_accept_length(
     speedup: tuple[float, float, float], expected: set[str]
 ) -> None:
     assert codes(traces(), change=with_speedup(*speedup)) == expected
+
+
+@pytest.mark.parametrize(("blocks", "few"), [(1, True), (4, True), (5, False)])
+def test_an_interval_of_few_blocks_knows_of_no_slow_seconds(blocks: int, few: bool) -> None:
+    assert ("few_blocks" in codes(traces(), blocks=blocks)) is few
+
+
+def test_few_blocks_are_no_matter_without_an_interval() -> None:
+    assert "few_blocks" not in codes(traces(4), blocks=1)
 
 
 def test_decomposition_must_agree() -> None:

@@ -5,8 +5,7 @@ import pytest
 
 from specbench.config import SpecConfig
 from specbench.estimate import Caveat, Estimate, Evidence
-from specbench.metrics.arms import Arm, gather
-from specbench.metrics.example import run_of
+from specbench.metrics.arms import Arm
 from specbench.metrics.window_caveats import window_caveats
 from specbench.trace import RequestTrace
 from tests.unit.metrics.test_validity import arm_of, traces
@@ -69,14 +68,6 @@ def test_other_traffic_shows_in_the_batch() -> None:
     steps = (*crowded[0].steps[:5], step, *crowded[0].steps[6:])
     crowded[0] = dataclasses.replace(crowded[0], steps=steps)
     assert set(found(arm_of(crowded))) == {"other_traffic"}
-
-
-@pytest.mark.parametrize(("scale", "drifts"), [(1.2, False), (1.3, True), (0.7, True)])
-def test_drift_between_blocks(scale: float, drifts: bool) -> None:
-    first = run_of(*numbered(traces(10)), block=0)
-    second = run_of(*numbered(traces(10), scale=scale), block=1)
-    (arm,) = gather([first, second]).values()
-    assert set(found(arm)) == ({"machine_drift"} if drifts else set())
 
 
 def estimate(value: float, low: float, high: float) -> Estimate:

@@ -6,12 +6,12 @@ from types import ModuleType
 import pytest
 
 from specbench import run
-from specbench.metrics import gpu_caveats, prompt_caveats, validity, window_caveats
+from specbench.metrics import drift_caveats, gpu_caveats, prompt_caveats, validity, window_caveats
 from specbench.report.advice import ADVICE, advice
 
 ROW = re.compile(r"^(\w+) +(note|warning|invalid) ", re.MULTILINE)
 RAISED = re.compile(r"(?:_(?:note|warning|invalid)\(|code=)\s*\"(\w+)\"")
-TABLES = (validity, prompt_caveats, window_caveats, gpu_caveats)
+TABLES = (validity, prompt_caveats, window_caveats, drift_caveats, gpu_caveats)
 
 
 @pytest.mark.parametrize("module", [*TABLES, run])

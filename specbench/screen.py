@@ -1,0 +1,24 @@
+"""The console that every command prints to: as wide as a terminal is, and never narrower elsewhere.
+
+In a pipe or a file rich would assume 80 columns and break codes and paths in the middle, so that
+nobody finds them again with grep. There lines are as long as they are.
+"""
+
+from __future__ import annotations
+
+import os
+
+from rich.console import Console
+
+NO_LIMIT = 10_000  # columns; longer than any row of a table
+
+
+def new_console(*, stderr: bool = False, soft_wrap: bool = False) -> Console:
+    """A console on stdout or stderr; ``COLUMNS`` in the environment sets its width anywhere.
+
+    ``soft_wrap`` leaves the wrapping of long lines to the terminal, for JSON and paths.
+    """
+    console = Console(stderr=stderr, highlight=False, soft_wrap=soft_wrap)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = NO_LIMIT
+    return console
