@@ -68,6 +68,7 @@ def _stamp() -> str:
 def sweep(args: argparse.Namespace, console: Console) -> int:
     """``specbench sweep``: measure, save, report. Ctrl-C keeps what was measured."""
     if args.explain is not None:
+        flags.check_alone(args, "explain")
         console.print(explain(flags.point(args.explain, "--explain")), markup=False)
         return 0
     if args.out == "":

@@ -22,6 +22,7 @@ from specbench.report import comparing
 from specbench.report.markdown import markdown
 from specbench.screen import new_console
 
+MARGIN = "3%"
 COLOURS = {Change.BETTER: "green", Change.WORSE: "bold red", Change.NOT_COMPARABLE: "yellow"}
 
 
@@ -39,7 +40,6 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("head", metavar="HEAD", nargs="?", help="run directory or reference")
     parser.add_argument(
         "--margin",
-        default="3%",
         metavar="SHARE",
         help="a figure may fall by this much before it counts: 3%% (default) or 0.03",
     )
@@ -65,7 +65,7 @@ def add_parser(subparsers: Any) -> None:
 
 
 def _compare(args: argparse.Namespace) -> int:
-    console, margin = new_console(), _margin(args.margin)
+    console, margin = new_console(), _margin(args.margin or MARGIN)
     unknown = sorted(set(args.accept) - set(_blocking()))
     if unknown:
         raise ConfigError(
@@ -75,6 +75,12 @@ def _compare(args: argparse.Namespace) -> int:
     if args.head is None:
         if args.save_reference is None:
             raise ConfigError("There is nothing to compare with.", todo="Give HEAD as well.")
+        names = ("margin", "accept", "markdown", "allow_not_comparable")
+        alone = [f"--{name.replace('_', '-')}" for name in names if getattr(args, name)]
+        if alone:
+            raise ConfigError(
+                f"{', '.join(alone)}: has no meaning without HEAD.", todo="Give HEAD, or drop it."
+            )
         return _save(base, args.save_reference, console)
     head = reference.read(Path(args.head))
     found = [one for one in differences(base.topics, head.topics) if one.topic not in args.accept]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from specbench import gpu_samples
@@ -61,6 +62,7 @@ def conclude(
     Raises:
         OutputError: nothing was measured, or the run directory is not what it should be.
     """
+    provenance, dropped = run_dir.provenance, _recorded(run_dir).dropped
     given = summary_input(run_dir)
     given = dataclasses.replace(
         given,
@@ -74,11 +76,7 @@ def conclude(
     else:
         verdicts = _saved(run_dir, given, arms)
     summary = summarise(dataclasses.replace(given, lossless=verdicts), arms)
-    dropped = [
-        load_strict(Dropped, gone, source="run.json: dropped")
-        for gone in run_dir.run_json["dropped"]
-    ]
-    for name, data in files(summary, run_dir.provenance, given.runs, dropped=dropped).items():
+    for name, data in files(summary, provenance, given.runs, dropped=dropped).items():
         run_dir.write(name, data)
     return summary
 
@@ -89,36 +87,93 @@ def summary_input(run_dir: RunDir) -> SummaryInput:
     Raises:
         OutputError: run.json lacks a key or holds a wrong value.
     """
+    recorded = _recorded(run_dir)
+    facts, asked = recorded.facts, recorded.asked
+    runs = tuple(run_dir.load_runs())
+    kept = read_caveats(run_dir)
     try:
-        facts, asked = run_dir.run_json["facts"], run_dir.run_json["asked"]
-        points = {
-            name: load_strict(SpecConfig, values, source=f"run.json: points.{name}")
-            for name, values in run_dir.run_json["points"].items()
-        }
-        caveats = tuple(
-            load_strict(Caveat, one, source="run.json: facts.caveats") for one in facts["caveats"]
-        )
-        runs = tuple(run_dir.load_runs())
-        kept = read_caveats(run_dir)
-        return SummaryInput(
-            runs=runs,
-            points=points,
-            backend=facts["backend"],
-            target=facts["target"],
-            draft=facts["draft"],
-            caveats={**kept, "": (*caveats, *kept.get("", ()))},
-            gpus=gpu_samples_of(run_dir, runs),
-            end_ids=tuple(facts["end_ids"]),
-            request_rate=asked["load"]["request_rate"],
-            objectives=parse_objectives(slo) if (slo := asked.get("slo")) else None,
-            reader_tok_s=asked.get("reader_rate"),
-        )
-    except (KeyError, TypeError, AttributeError) as error:
-        raise OutputError(
-            f"{run_dir.path}/run.json lacks {error}.", expected="What `specbench sweep` wrote."
-        ) from error
+        objectives = parse_objectives(asked.slo) if asked.slo else None
     except ConfigError as error:
-        raise OutputError(error.what, expected=error.expected, todo=error.todo) from error
+        raise OutputError(
+            f"{run_dir.path}/run.json: asked.slo: {error.what}", expected=error.expected
+        ) from error
+    return SummaryInput(
+        runs=runs,
+        points=recorded.points,
+        backend=facts.backend,
+        target=facts.target,
+        draft=facts.draft,
+        caveats={**kept, "": (*facts.caveats, *kept.get("", ()))},
+        gpus=gpu_samples_of(run_dir, runs),
+        end_ids=facts.end_ids,
+        request_rate=asked.load.request_rate,
+        objectives=objectives,
+        reader_tok_s=asked.reader_rate,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Load:
+    request_rate: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    load: _Load
+    slo: str | None = None
+    reader_rate: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Facts:
+    """What :func:`facts_json` wrote."""
+
+    backend: str
+    target: str
+    draft: str
+    end_ids: tuple[int, ...]
+    caveats: tuple[Caveat, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Recorded:
+    """The parts of run.json that a report rests on, each of the type it should be."""
+
+    facts: _Facts
+    asked: _Asked
+    points: Mapping[str, SpecConfig]
+    dropped: tuple[Dropped, ...]
+
+
+def _recorded(run_dir: RunDir) -> _Recorded:
+    source, content = f"{run_dir.path}/run.json", run_dir.run_json
+    try:
+        if "facts" not in content:
+            raise ConfigError(f"{source}: key 'facts' is missing.")
+        asked = _only(content["asked"], _Asked)
+        if isinstance(load := asked.get("load"), dict):
+            asked["load"] = _only(load, _Load)
+        return _Recorded(
+            facts=load_strict(_Facts, content["facts"], source=f"{source}: facts"),
+            asked=load_strict(_Asked, asked, source=f"{source}: asked"),
+            points={
+                name: load_strict(SpecConfig, values, source=f"{source}: points.{name}")
+                for name, values in content["points"].items()
+            },
+            dropped=tuple(
+                load_strict(Dropped, gone, source=f"{source}: dropped")
+                for gone in content["dropped"]
+            ),
+        )
+    except ConfigError as error:
+        expected = error.expected or "What `specbench sweep` wrote."
+        raise OutputError(error.what, expected=expected, todo=error.todo) from error
+
+
+def _only(values: Mapping[str, Any], kind: type) -> dict[str, Any]:
+    """Those of ``values`` that ``kind`` has a field for: a report needs part of what was asked."""
+    names = {field.name for field in dataclasses.fields(kind)}
+    return {name: value for name, value in values.items() if name in names}
 
 
 def gpu_samples_of(run_dir: RunDir, runs: Sequence[ArmRun]) -> Samples:

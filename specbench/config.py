@@ -260,6 +260,8 @@ def _coerce(value: Any, hint: Any, where: str) -> Any:
             raise ConfigError(
                 f"{where}={value!r} is a {type(value).__name__}.", expected=f"A {name}."
             )
+    if origin is Mapping:
+        return {key: _coerce(inner, args[1], f"{where}.{key}") for key, inner in value.items()}
     if origin is tuple:
         inner = [args[0]] * len(value) if args[-1] is Ellipsis else list(args)
         if len(inner) != len(value):

@@ -258,6 +258,20 @@ def serve_settings(args: argparse.Namespace) -> dict[str, Any]:
     return top | {table: values for table, values in given.items() if values}
 
 
+def check_alone(args: argparse.Namespace, name: str) -> None:
+    """Refuse flags beside one that makes them mean nothing.
+
+    Raises:
+        ConfigError: names them.
+    """
+    aside = {"command", "command_line", "run", name}
+    given = [key for key, value in vars(args).items() if value not in (None, False)]
+    if others := [f"--{key.replace('_', '-')}" for key in given if key not in aside]:
+        raise ConfigError(
+            f"{', '.join(others)}: has no meaning with --{name}.", todo="Leave it out."
+        )
+
+
 def any_sweep_flag(args: argparse.Namespace) -> bool:
     """True when a flag other than those of output was given to ``specbench sweep``."""
     aside = {"command", "command_line", "run", "out", "resume", "explain", "gpu_interval", "live"}

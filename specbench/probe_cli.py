@@ -33,7 +33,9 @@ _MOST_SHARD_MB = 2048
 _SCORES = ("topk", "num_draft_tokens", "positions", "json")
 _TEXTS = ("workload", "max_tokens")
 _STORES: tuple[str, ...] = ("layers", "layout", "shard_mb", "resume")
+_OF_DRAFT = ("capture_ids", "capture_default", "d2t")
 _DEFAULTS: Mapping[str, Any] = {
+    "draft": str(demo.DRAFT),
     "workload": "default",
     "requests": 30,
     "max_tokens": 48,
@@ -56,7 +58,7 @@ def add_parser(subparsers: Any) -> None:
         allow_abbrev=False,
     )
     parser.add_argument("--target", default=str(demo.TARGET), metavar="DIR", help="target folder")
-    parser.add_argument("--draft", default=str(demo.DRAFT), metavar="DIR", help="draft folder")
+    parser.add_argument("--draft", metavar="DIR", help="draft folder")
     add_draft_flags(parser)
     for name, metavar, what in (
         ("requests", "N", "most requests or stored texts"),
@@ -112,6 +114,9 @@ def _told(name: str, what: str) -> str:
 
 def _probe(args: argparse.Namespace) -> int:
     _check(args)
+    if args.dump is not None and _keeps_own_layers(args) and args.draft is not None:
+        note = f"note: --draft {args.draft} is not read: the dump's layers do not come from it"
+        new_console(soft_wrap=True).print(note, markup=False)
     for name, value in _DEFAULTS.items():
         if getattr(args, name) is None:
             setattr(args, name, value)
@@ -138,6 +143,8 @@ def _check(args: argparse.Namespace) -> None:
     mode, useless = "", _STORES
     if args.dump is not None:
         mode, useless = "--dump", _SCORES
+        if _keeps_own_layers(args):
+            mode, useless = "--dump, which reads no draft here", (*_SCORES, *_OF_DRAFT)
     elif args.features is not None:
         mode, useless = "--features", (*_STORES, *_TEXTS)
     given = [_flag(name) for name in useless if getattr(args, name) is not None]
@@ -148,6 +155,11 @@ def _check(args: argparse.Namespace) -> None:
         raise ConfigError(f"--dtype {args.dtype} flips close calls.", expected="float32 or more.")
     if args.shard_mb is not None and args.shard_mb > _MOST_SHARD_MB:
         raise ConfigError(f"--shard-mb {args.shard_mb}.", expected=f"At most {_MOST_SHARD_MB}.")
+
+
+def _keeps_own_layers(args: argparse.Namespace) -> bool:
+    """Whether a dump keeps all layers or those of ``--layers``, and not those of a draft."""
+    return bool(args.layers) or args.layout in (None, _DEFAULTS["layout"])
 
 
 def _flag(name: str) -> str:
@@ -223,8 +235,7 @@ def _dump(args: argparse.Namespace) -> None:
     from specbench.engine.probe_store import Layout
 
     layout, layers = Layout(args.layout), parse_ids(args.layers or "", "--layers")
-    of_draft = not layers and layout is not Layout.SPECBENCH
-    pair = _load(args, draft=of_draft)
+    pair = _load(args, draft=not _keeps_own_layers(args))
     if pair.draft_spec is not None:
         layers = pair.draft_spec.capture_physical
     out = new_console()

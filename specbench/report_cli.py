@@ -12,6 +12,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from specbench.errors import ConfigError
 from specbench.screen import new_console
 
 
@@ -58,6 +59,12 @@ def _report(args: argparse.Namespace) -> int:
     from specbench.report import terminal
     from specbench.store import RunDir
 
+    judging = [f for f, v in (("--slo", args.slo), ("--reader-rate", args.reader_rate)) if v]
+    if args.definitions is not None and judging:
+        raise ConfigError(
+            f"{', '.join(judging)}: has no meaning with --definitions, which prints no latency.",
+            todo="Leave it out.",
+        )
     check_latency(args.slo, args.reader_rate)
     out, console = Path(args.run_dir), new_console()
     with RunDir.open(out) as run_dir:

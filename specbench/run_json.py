@@ -18,6 +18,11 @@ from specbench.rows import dump, plain
 SCHEMA = 1
 RUN_JSON = "run.json"
 REQUIRED = ("asked", "points", "dropped", "provenance")
+_TABLE, _LIST = (dict, "table"), (list, "list")
+_KINDS = {
+    **dict.fromkeys(("asked", "points", "provenance", "facts"), _TABLE),
+    **dict.fromkeys(("dropped", "resumed"), _LIST),
+}
 
 
 def make_run_json(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -40,7 +45,11 @@ def run_text(content: Mapping[str, Any]) -> str:
 
 
 def read_run_json(path: Path) -> dict[str, Any]:
-    """``run.json``, of a schema that this version reads."""
+    """``run.json``, of a schema that this version reads.
+
+    Raises:
+        OutputError: it is missing, of another schema, or a part of it is of another kind.
+    """
     file = path / RUN_JSON
     try:
         content: Any = json.loads(file.read_bytes())
@@ -57,6 +66,12 @@ def read_run_json(path: Path) -> dict[str, Any]:
             expected=f"This version reads schema {SCHEMA}, with {', '.join(REQUIRED)}.",
             todo="Use the newer version that wrote it." if newer else "",
         )
+    for key, (kind, name) in _KINDS.items():
+        if key in content and not isinstance(content[key], kind):
+            raise OutputError(
+                f"{file}: {key}={content[key]!r} is a {type(content[key]).__name__}.",
+                expected=f"A {name}, as `specbench sweep` wrote it.",
+            )
     return dict(content)
 
 

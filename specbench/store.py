@@ -131,8 +131,9 @@ class RunDir:
     @property
     def provenance(self) -> Provenance:
         """Of the run's first start."""
+        source = f"{self.path / record.RUN_JSON}: provenance"
         try:
-            return load_strict(Provenance, self.run_json["provenance"], source=record.RUN_JSON)
+            return load_strict(Provenance, self.run_json["provenance"], source=source)
         except ConfigError as error:
             raise OutputError(error.what, expected=error.expected, todo=error.todo) from error
 

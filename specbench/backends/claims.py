@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from specbench.backends.http import HttpSession
+from specbench.backends.speculation import positive
 from specbench.config import SpecConfig, load_strict
 from specbench.errors import BackendError, ConfigError
 from specbench.estimate import Caveat
@@ -124,15 +125,15 @@ def _ours(info: Mapping[str, Any]) -> ServerClaims:
             target=str(said["target"]),
             draft=str(said["draft"]),
             spec=SpecConfig(**said["spec"]),
-            batch_size=said["batch_size"],
-            max_len=said["max_len"],
+            batch_size=positive(said["batch_size"]),
+            max_len=positive(said["max_len"]),
             caveats=_caveats(said.get("caveats", ())),
             device=dict(said["device"]),
             inputs=dict(said["inputs"]),
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, ConfigError) as error:
         raise BackendError(
-            f"The server's account of itself cannot be read: {error!r}.",
+            f"The server's account of itself cannot be read: {error!r:.300}.",
             todo="Use the same version of specbench on both sides.",
         ) from None
 
@@ -192,6 +193,5 @@ def _text(table: Mapping[str, Any], name: str) -> str:
 
 
 def _number(table: Mapping[str, Any], name: str) -> int | None:
-    """An integer field; None where it is absent, null or something else."""
-    value = table.get(name)
-    return value if isinstance(value, int) else None
+    """A length or a size; None where it is absent, null or something else."""
+    return positive(table.get(name))

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import zip_longest
 
 from specbench.checkpoint.id_rules import RULES, IdRule, Shift, Version
 from specbench.errors import CheckpointError, ConfigError
@@ -249,8 +250,16 @@ def table(
     if layers < 1:
         raise ConfigError(f"layers={layers}.", expected="The target's number of decoder layers.")
     shown = tuple(codes) or tuple(dict.fromkeys(rule.code for rule in RULES))
-    rules = [rule for code in shown for rule in rules_for(code, arch)]
-    return [_row(rule, tuple(ids), layers, physical) for rule in rules]
+    rows = []
+    for code in shown:
+        rules = rules_for(code, arch)
+        for rule, later in zip_longest(rules, rules[1:]):
+            row = _row(rule, tuple(ids), layers, physical)
+            if later is not None and not rule.until:  # a special rule takes over
+                since, end = (".".join(map(str, one.since)) for one in (rule, later))
+                row = replace(row, versions=f"{since} to before {end}")
+            rows.append(row)
+    return rows
 
 
 def _row(rule: IdRule, ids: tuple[int, ...], layers: int, physical: Sequence[int] | None) -> IdRow:

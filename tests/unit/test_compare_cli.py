@@ -74,6 +74,11 @@ def test_a_run_alone_can_be_kept(tmp_path: Path, base: str) -> None:
     ("flags", "says"),
     [
         ([], "nothing to compare with"),
+        (["--save-reference", "x", "--accept", "machine"], "--accept: has no meaning without HEAD"),
+        (
+            ["--save-reference", "x", "--margin", "1%", "--markdown", "y"],
+            "--margin, --markdown: has no meaning without HEAD",
+        ),
         (["{base}", "--margin", "x"], "--margin x"),
         (["{base}", "--margin", "nan"], "--margin nan"),
         (["{base}", "--margin", "100%"], "--margin 100%"),

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import csv
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from specbench.backends.base import BackendFacts
+from specbench.cli import main
 from specbench.conclude import (
     VERDICTS,
     add_caveats,
@@ -155,3 +157,67 @@ def test_damaged_verdicts_are_named(tmp_path: Path) -> None:
 
     with RunDir.open(tmp_path / "run") as run_dir, pytest.raises(OutputError, match=VERDICTS):
         conclude(run_dir)
+
+
+READ = {"schema", "asked", "points", "dropped", "provenance", "facts", "resumed"}
+READ_OF_ASKED = {"load", "slo", "reader_rate"}
+
+
+def _paths(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Every place in run.json that a report reads."""
+    if path:
+        yield path
+    inner: Iterable[tuple[str | int, Any]] = ()
+    if isinstance(value, dict):
+        inner = value.items()
+    elif isinstance(value, list):
+        inner = enumerate(value[:1])
+    for key, one in inner:
+        within = (*path, key)
+        if path == () and key not in READ:
+            continue
+        if path == ("asked",) and key not in READ_OF_ASKED:
+            continue
+        if path == ("asked", "load") and key != "request_rate":
+            continue
+        yield from _paths(one, within)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("finished") / "run"
+    with _run(path) as run_dir:
+        run_dir.finish()
+    content = json.loads((path / "run.json").read_text())
+    gone = {"num_steps": 1, "topk": 4, "num_draft_tokens": 9, "reason": "too many"}
+    content |= {"dropped": [gone], "resumed": []}
+    (path / "run.json").write_text(json.dumps(content))
+    return path
+
+
+def test_each_field_of_run_json_is_checked_for_its_type(
+    finished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = finished / "run.json"
+    whole = file.read_text()
+    places = list(_paths(json.loads(whole)))
+    assert {("dropped",), ("dropped", 0, "reason"), ("facts", "end_ids", 0)} <= set(places)
+    missed = []
+    try:
+        for place in places:
+            content = json.loads(whole)
+            holder = content
+            for key in place[:-1]:
+                holder = holder[key]
+            old = holder[place[-1]]
+            holder[place[-1]] = 5 if isinstance(old, str | list | dict) else {"x": []}
+            file.write_text(json.dumps(content))
+            code = main(["report", str(finished)])
+            told = " ".join(capsys.readouterr().err.split())
+            named = [key for key in place if isinstance(key, str)][-1]
+            if code != 2 or "run.json" not in told or named not in told:
+                missed.append((place, code, told))
+    finally:
+        file.write_text(whole)
+    assert missed == []
+    assert main(["report", str(finished)]) == 0

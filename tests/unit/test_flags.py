@@ -123,6 +123,14 @@ def test_serve_gives_what_was_given_by_the_keys_of_its_config_file() -> None:
     }
 
 
+def test_what_stands_beside_explain_is_refused() -> None:
+    flags.check_alone(_args("--explain", "3,4,16"), "explain")
+    with pytest.raises(ConfigError, match=r"--num-steps, --out, --live: has no meaning with --ex"):
+        flags.check_alone(
+            _args("--explain", "3,4,16", "--num-steps", "0", "--out", "x", "--live"), "explain"
+        )
+
+
 def test_only_real_settings_count_as_given() -> None:
     assert not flags.any_sweep_flag(_args("--resume", "--out", "x"))
     assert flags.any_sweep_flag(_args("--resume", "--out", "x", "--seed", "3"))

@@ -102,7 +102,9 @@ def test_dump_and_features_give_the_figures_of_the_live_probe(
     assert "physicallayers[1,2,3],float32,layoutspeculators" in shown
     assert "laststateisbeforethefinalnorm" in shown
     assert main(["probe", *pair, *texts, "--dump", str(folder)]) == 2
-    assert "Choose another, or go on" in capsys.readouterr().err
+    told = capsys.readouterr()
+    assert "Choose another, or go on" in told.err
+    assert f"note: --draft {tiny.draft} is not read" in told.out
 
 
 @pytest.mark.parametrize(
@@ -114,13 +116,16 @@ def test_dump_and_features_give_the_figures_of_the_live_probe(
         (["--layers", "1,2"], "--layers: has no meaning without --dump"),
         (["--features", "x", "--workload", "default"], "--workload: has no meaning with"),
         (["--dump", "x", "--json", "y"], "--json: has no meaning with --dump"),
+        (["--dump", "x", "--capture-ids", "1,2"], "--capture-ids: has no meaning with --dump,"),
+        (["--dump", "x", "--layout", "specforge", "--layers", "1", "--d2t", "direct"],
+         "--d2t: has no meaning with --dump, which reads no draft here"),
         (["--dump", "x", "--features", "y"], "--dump and --features"),
         (["--dtype", "bfloat16"], "flips close calls"),
         (["--dump", "x", "--shard-mb", "9999"], "--shard-mb 9999"),
         (["--capture-ids", "1,2,3", "--capture-default"], "are both given"),
         (["--features", "/nowhere"], "/nowhere is not there"),
     ],
-)
+)  # fmt: skip
 def test_flags_that_cannot_be(
     words: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

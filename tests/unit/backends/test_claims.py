@@ -118,3 +118,24 @@ def test_thresholds_of_sglang_below_one_are_a_caveat() -> None:
     odd = {"speculative_accept_threshold_acc": 0, "speculative_accept_threshold_single": "x"}
     for fine in ({"speculative_accept_threshold_acc": 1}, odd):
         assert ask({"/server_info": as_json({**SGLANG, **fine})}).caveats == ()
+
+
+@pytest.mark.parametrize("size", [True, -1, 0, "8", 1e309, 2**60])
+def test_a_size_that_is_none_is_not_known(size: Any) -> None:
+    claims = ask({"/server_info": as_json({**SGLANG, "max_running_requests": size})})
+    assert claims.batch_size is None
+
+
+OURS = {"version": "0", "target": "t", "draft": "d", "batch_size": 4, "max_len": 64,
+        "device": {}, "inputs": {},
+        "spec": {"num_steps": 1, "topk": 1, "num_draft_tokens": 2}}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "odd", [{"spec": {"num_steps": -1, "topk": 1, "num_draft_tokens": 2}}, {"spec": 3},
+            {"spec": {"num_steps": "x", "topk": 1, "num_draft_tokens": 2}}, {"device": 5}],
+)  # fmt: skip
+def test_our_own_account_with_odd_values(odd: dict[str, Any]) -> None:
+    assert ask({"/server_info": as_json({"specbench": OURS})}).spec == SpecConfig.chain(1)
+    with pytest.raises(BackendError, match="account of itself cannot be read"):
+        ask({"/server_info": as_json({"specbench": OURS | odd})})

@@ -199,3 +199,10 @@ def test_the_table_shows_both_directions() -> None:
 def test_a_class_without_its_own_rule_has_the_general_one() -> None:
     assert [rule.classes for rule in rules_for("sglang", "llama")] == [frozenset()]
     assert len(rules_for("sglang", "gpt_oss")) == 2
+
+
+def test_a_special_rule_ends_the_general_one_in_the_table() -> None:
+    rows = [row for row in table((2, 18, 36), layers=36, arch="GptOss") if row.code == "sglang"]
+    assert [row.versions for row in rows] == ["0.5.8 to before 0.5.23", "from 0.5.23"]
+    assert rows[0].refused
+    assert rows[1].meaning == (2, 18, 36)
