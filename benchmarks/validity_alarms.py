@@ -37,6 +37,7 @@ POINTS = {
     "k3": SpecConfig.chain(3),
     "base-again": SpecConfig.baseline(),
 }
+FEW_BLOCKS = "few_blocks"
 # Said of what was counted or timed, and true whenever said: no alarm (docs/validity.md).
 FACTS = frozenset(
     {
@@ -46,6 +47,7 @@ FACTS = frozenset(
         "within_noise_floor",
         "step_time_varied",
         "length_capped",
+        FEW_BLOCKS,
     }
 )
 PROMPTS = 30
@@ -199,11 +201,16 @@ def main() -> None:
         arms = (a for _ in range(args.simulations) for a in summarise(simulated(generator)).arms)
         _show("simulated", tally(arms))
     if args.runs:
-        kept: list[ArmResult] = []
+        kept: dict[bool, list[ArmResult]] = {False: [], True: []}
         for path in args.runs:
             with RunDir.open(path) as run_dir:
-                kept += summarise(summary_input(run_dir)).arms
-        _show("run directories", tally(kept))
+                summary = summarise(summary_input(run_dir))
+            for best in summary.bests:
+                arms_of = summary.of_cell(best.cell)
+                kept[any(c.code == FEW_BLOCKS for a in arms_of for c in a.caveats)] += arms_of
+        for few, title in ((False, "run directories, 5 blocks or more"), (True, "fewer blocks")):
+            if kept[few]:
+                _show(title, tally(kept[few]))
 
 
 if __name__ == "__main__":

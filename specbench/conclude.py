@@ -150,6 +150,8 @@ def _recorded(run_dir: RunDir) -> _Recorded:
     try:
         if "facts" not in content:
             raise ConfigError(f"{source}: key 'facts' is missing.")
+        if not isinstance(content["points"], dict):
+            raise ConfigError(f"{source}: points={content['points']!r} is no table.")
         asked = _only(content["asked"], _Asked)
         if isinstance(load := asked.get("load"), dict):
             asked["load"] = _only(load, _Load)

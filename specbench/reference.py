@@ -16,13 +16,14 @@ from specbench.errors import ConfigError, OutputError
 from specbench.fingerprint import fingerprint, topics
 from specbench.journal import write_atomically
 from specbench.metrics.arms import gather
-from specbench.metrics.curves import Curve, curves
+from specbench.metrics.curves import Curve, by_key, curves
 from specbench.metrics.summary import summarise
-from specbench.rows import plain
+from specbench.rows import no_constant, plain
 from specbench.store import RunDir
 
 SCHEMA = "specbench reference 1"
 MOST_BYTES = 256 * 1024 * 1024
+MOST = 2**63 - 1  # of a count or a time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +71,7 @@ def _of_file(path: Path) -> Reference:
     try:
         if path.stat().st_size > MOST_BYTES:
             raise OutputError(f"{path} is larger than {MOST_BYTES} bytes.", expected=expected)
-        content = json.loads(path.read_bytes())
+        content = json.loads(path.read_bytes(), parse_constant=no_constant)
     except (OSError, ValueError, RecursionError) as error:
         raise OutputError(f"{path} cannot be read: {error}.", expected=expected) from error
     if not isinstance(content, Mapping) or content.get("schema") != SCHEMA:
@@ -79,6 +80,25 @@ def _of_file(path: Path) -> Reference:
         reference = load_strict(Reference, content, source=str(path))
     except (ConfigError, TypeError, ValueError) as error:
         raise OutputError(f"{path} is damaged: {error}", todo="Save it again.") from error
-    if not all(isinstance(values, dict) for values in reference.topics.values()):
-        raise OutputError(f"{path} is damaged: a topic is no table.", todo="Save it again.")
+    if wrong := _wrong(reference):
+        raise OutputError(f"{path} is damaged: {wrong}.", todo="Save it again.")
     return reference
+
+
+def _wrong(reference: Reference) -> str:
+    """What no run can have measured; empty when all may be."""
+    for topic, values in reference.topics.items():
+        if not isinstance(values, dict):
+            return "a topic is no table"
+        for key, value in values.items():
+            if not isinstance(value, str):
+                return f"topics.{topic}.{key}={value!r} is a {type(value).__name__}, not a text"
+    if len(by_key(reference.curves)) != len(reference.curves):
+        return "an arm stands in it twice"
+    for curve in reference.curves:
+        counts = [n for unit in curve.units for n in (unit.tokens, unit.steps)]
+        for one in curve.timings:
+            counts += (one.plain_ns, one.plain_tokens, one.spec_ns, one.spec_tokens)
+        if bad := [n for n in counts if not 0 <= n <= MOST]:
+            return f"a count of {curve.key.point_id} is {str(bad[0])[:24]}, not 0 to 2^63 - 1"
+    return ""

@@ -53,6 +53,15 @@ def dump(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), allow_nan=False)
 
 
+def no_constant(name: str) -> None:
+    """For ``json.loads``: refuse NaN and Infinity, which are no JSON and which nobody here writes.
+
+    Raises:
+        ValueError: always.
+    """
+    raise ValueError(f"{name} is no number")
+
+
 def request_row(request: Request) -> dict[str, Any]:
     """A request as a JSON object with its content's key, which is equal for equal requests."""
     row: dict[str, Any] = {

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from specbench.errors import OutputError
-from specbench.rows import dump, plain
+from specbench.rows import dump, no_constant, plain
 
 SCHEMA = 1
 RUN_JSON = "run.json"
 REQUIRED = ("asked", "points", "dropped", "provenance")
 _TABLE, _LIST = (dict, "table"), (list, "list")
 _KINDS = {
-    **dict.fromkeys(("asked", "points", "provenance", "facts"), _TABLE),
+    **dict.fromkeys(("asked", "provenance", "facts"), _TABLE),
     **dict.fromkeys(("dropped", "resumed"), _LIST),
 }
 
@@ -52,8 +52,8 @@ def read_run_json(path: Path) -> dict[str, Any]:
     """
     file = path / RUN_JSON
     try:
-        content: Any = json.loads(file.read_bytes())
-    except (OSError, ValueError) as error:
+        content: Any = json.loads(file.read_bytes(), parse_constant=no_constant)
+    except (OSError, ValueError, RecursionError) as error:
         raise OutputError(
             f"{file} cannot be read: {error}.",
             expected="The folder of a run, as sweep and bench write it.",

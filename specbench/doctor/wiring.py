@@ -119,7 +119,7 @@ class Verdict:
                 f"the others ({left[0].change.name}). "
             )
             if left[0].most > WORTH_MORE:
-                told += "More --requests would settle it. "
+                told += "More --requests or --max-tokens would settle it. "
         else:
             told += f"all {total} candidates are told apart by three standard errors. "
         return (

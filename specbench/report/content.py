@@ -87,8 +87,9 @@ def _points(summary: Summary) -> Iterable[Block]:
     yield Heading(text="Points")
     yield Text(
         text="A point is num_steps/topk/num_draft_tokens. Speedup is paired decode time per token "
-        "against 0/1/1. Break-even is the accept length that just pays for a step. "
-        + wording.INTERVALS
+        "against 0/1/1. Break-even is the accept length that just pays for a step. tok/s counts "
+        "every token over the whole window, prefill and waiting included, so speedup is not the "
+        "ratio of two tok/s. " + wording.INTERVALS
     )
     for best in summary.bests:
         yield Heading(text=wording.cell(best.cell), level=3)

@@ -57,10 +57,23 @@ def not_run(summary: Summary, dropped: Sequence[Dropped]) -> Iterable[Block]:
     yield Items(items=tuple(items))
 
 
+def elsewhere(command: Sequence[str]) -> list[str]:
+    """``command`` with a folder of its own: the one it had holds this run, and is refused.
+
+    >>> elsewhere(["specbench", "sweep", "--out", "runs/a", "--resume"])
+    ['specbench', 'sweep', '--out', 'runs/a-again']
+    """
+    kept = [word for word in command if word != "--resume"]
+    for index, word in enumerate(kept):
+        if word.startswith("--out=") or (index and kept[index - 1] == "--out"):
+            kept[index] = f"{word.rstrip('/')}-again"
+    return kept
+
+
 def reproduction(provenance: Provenance) -> Iterable[Block]:
     """The command, and the facts that have to be the same for it to give the same."""
     yield Heading(text="How to reproduce")
-    yield Code(text=shlex.join(provenance.command))
+    yield Code(text=shlex.join(elsewhere(provenance.command)))
     facts = [
         (topic, name, value)
         for topic, values in (

@@ -34,6 +34,11 @@ def test_a_file_holds_all_that_a_run_does(tmp_path: Path) -> None:
         ('{"schema": "specbench reference 1"}', "'fingerprint' is missing"),
         ('{"schema": "specbench reference 1", "fingerprint": "a", "curves": [1]}', "is damaged"),
         ('{"schema": "specbench reference 1", "fingerprint": "a", "topics": {"a": 1}}', "no table"),
+        (
+            '{"schema": "specbench reference 1", "fingerprint": "a", "topics": {"a": {"b": null}}}',
+            "a.b=None is a NoneType",
+        ),
+        ('{"schema": "specbench reference 1", "fingerprint": NaN}', "NaN is no number"),
     ],
 )
 def test_what_is_no_reference_is_one_error(tmp_path: Path, text: str, says: str) -> None:
@@ -50,6 +55,24 @@ def test_a_wrong_type_inside_a_curve_is_found(tmp_path: Path) -> None:
     content["curves"][0]["units"][0]["steps"] = "many"
     path.write_text(json.dumps(content))
     with pytest.raises(OutputError, match="is damaged"):
+        reference.read(path)
+
+
+@pytest.mark.parametrize("count", [-1, 10**400])
+def test_a_count_that_cannot_be_is_found(tmp_path: Path, count: int) -> None:
+    path = tmp_path / "kept.json"
+    reference.save(Reference(fingerprint="a", curves=(curve(units=units(3)),)), path)
+    content = json.loads(path.read_text())
+    content["curves"][0]["units"][0]["steps"] = count
+    path.write_text(json.dumps(content))
+    with pytest.raises(OutputError, match=r"is damaged: a count of \w+ is"):
+        reference.read(path)
+
+
+def test_an_arm_that_stands_twice_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "kept.json"
+    reference.save(Reference(fingerprint="a", curves=(curve(units=units(3)),) * 2), path)
+    with pytest.raises(OutputError, match="an arm stands in it twice"):
         reference.read(path)
 
 

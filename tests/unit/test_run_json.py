@@ -47,6 +47,8 @@ def test_a_key_that_is_missing_is_named() -> None:
     [
         ("", "cannot be read"),
         ("{", "cannot be read"),
+        ("[" * 100_000, "cannot be read"),
+        ('{"schema": NaN}', "NaN is no number"),
         ("[]", "schema None"),
         ("{}", "schema None"),
         ('{"schema": "1"}', "schema '1'"),

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
+import subprocess
+import sys
 
 import pytest
 from rich.table import Table
@@ -50,3 +53,22 @@ def test_a_terminal_keeps_its_own_width(monkeypatch: pytest.MonkeyPatch) -> None
     stream.isatty = lambda: True  # type: ignore[method-assign]
     monkeypatch.setattr("sys.stdout", stream)
     assert new_console().width < 1000
+
+
+@pytest.mark.parametrize("stderr", [False, True])
+def test_a_reader_that_leaves_ends_neither_the_work_nor_the_exit_code(stderr: bool) -> None:
+    code = (
+        "import sys; from specbench.screen import new_console; "
+        f"console = new_console(stderr={stderr}); "
+        "[console.print('line') for _ in range(3)]; sys.exit(5)"
+    )
+    reading, writing = os.pipe()
+    os.close(reading)
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    streams["stderr" if stderr else "stdout"] = writing
+    try:
+        ended = subprocess.run([sys.executable, "-c", code], check=False, **streams)
+    finally:
+        os.close(writing)
+    assert ended.returncode == 5
+    assert not (ended.stdout if stderr else ended.stderr)

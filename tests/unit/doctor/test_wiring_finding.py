@@ -78,7 +78,7 @@ def test_what_was_not_seen_is_the_most_that_an_open_candidate_could_gain() -> No
     assert "More --requests" not in told
     assert "all 1 candidates are told apart" in verdict(None, (worse,)).unseen
     ahead = candidate("theta 500000", replace(CLAIM, theta=5e5), 0.4, 0.01)
-    assert "More --requests would settle it." in verdict(None, (ahead,)).unseen
+    assert "More --requests or --max-tokens would settle it." in verdict(None, (ahead,)).unseen
 
 
 def test_every_repair_is_a_finding_and_another_wire_that_gains_a_warning() -> None:

@@ -167,7 +167,7 @@ def test_looking_ends_when_it_is_decided_or_the_looks_are_used_up() -> None:
     assert [asked for asked, _ in text.asked] == [36, 36]
     assert len(text.asked) == MOST_LOOKS - 1
     assert scored.verdict.winner is None
-    assert "More --requests would settle it" in scored.verdict.unseen
+    assert "More --requests or --max-tokens would settle it" in scored.verdict.unseen
     scored, text = settled((candidate(0.001, 0.003),))
     assert (text.asked, scored.told) == ([], ())
 

@@ -4,7 +4,7 @@ from specbench.estimate import Caveat, Severity
 from specbench.grid import Grid
 from specbench.metrics.summary import Summary
 from specbench.report.document import Code, Heading, Items, Table, Text
-from specbench.report.notes import caveats, not_run, reproduction
+from specbench.report.notes import caveats, elsewhere, not_run, reproduction
 from tests.unit.report.sample_runs import PROVENANCE
 
 NOTE = Caveat(code="clocks", severity=Severity.NOTE, text="clocks are not locked")
@@ -70,3 +70,12 @@ def test_reproduction_has_command_and_hashes() -> None:
     assert isinstance(table, Table)
     assert ("run", "started at", PROVENANCE.started_at) in table.rows
     assert ("inputs", "draft_sha256", "2222bbbb") in table.rows
+
+
+def test_the_command_to_repeat_has_a_folder_of_its_own() -> None:
+    def of(*words: str) -> str:
+        return " ".join(elsewhere(words))
+
+    assert of("sweep", "--out", "runs/a/", "--seed", "1") == "sweep --out runs/a-again --seed 1"
+    assert of("sweep", "--out=runs/a", "--resume") == "sweep --out=runs/a-again"
+    assert of("sweep", "--requests", "12") == "sweep --requests 12"
