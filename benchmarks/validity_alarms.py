@@ -47,6 +47,7 @@ FACTS = frozenset(
         "within_noise_floor",
         "step_time_varied",
         "length_capped",
+        "decomposition_disagrees",
         FEW_BLOCKS,
     }
 )

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from rich.console import Console
 from rich.text import Text
 
 from specbench import (
@@ -36,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = build_parser().parse_args(words)
     args.command_line = ("specbench", *words)
     _print_anything()
-    errors = Console(stderr=True, highlight=False, soft_wrap=True)
+    errors = new_console(stderr=True, soft_wrap=True)
     try:
         return int(args.run(args))
     except SpecbenchError as error:

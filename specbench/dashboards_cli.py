@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
+from specbench.screen import new_console
 
 
 def add_parser(subparsers: Any) -> None:
@@ -103,4 +103,4 @@ def _push(args: argparse.Namespace) -> int:
 
 
 def _say(line: str) -> None:
-    Console(highlight=False, soft_wrap=True).print(line, markup=False)
+    new_console(soft_wrap=True).print(line, markup=False)

@@ -82,9 +82,9 @@ def _unlike_halves(arm: Arm, baseline: Arm, speedup: Estimate | None) -> Iterabl
             spec.decode_ns or 0,
             spec.decode_tokens or 0,
         )
-    halves = (sums[:, 0] / sums[:, 1] / (sums[:, 2] / sums[:, 3])).tolist()
-    if max(abs(math.log(value / speedup.value)) for value in halves) > CHANCE * half:
-        first, second = halves
+    rows = np.vstack([sums, sums.sum(axis=0)])
+    first, second, whole = (rows[:, 0] / rows[:, 1] / (rows[:, 2] / rows[:, 3])).tolist()
+    if max(abs(math.log(value / whole)) for value in (first, second)) > CHANCE * half:
         yield _warning(
             "machine_drift",
             f"the first half of the run gives a speedup of {first:.2f}, the second {second:.2f}: "

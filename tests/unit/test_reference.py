@@ -33,7 +33,10 @@ def test_a_file_holds_all_that_a_run_does(tmp_path: Path) -> None:
         ("[" * 100_000, "cannot be read"),
         ('{"schema": "specbench reference 1"}', "'fingerprint' is missing"),
         ('{"schema": "specbench reference 1", "fingerprint": "a", "curves": [1]}', "is damaged"),
-        ('{"schema": "specbench reference 1", "fingerprint": "a", "topics": {"a": 1}}', "no table"),
+        (
+            '{"schema": "specbench reference 1", "fingerprint": "a", "topics": {"a": 1}}',
+            "a=1 is a int. A table",
+        ),
         (
             '{"schema": "specbench reference 1", "fingerprint": "a", "topics": {"a": {"b": null}}}',
             "a.b=None is a NoneType",

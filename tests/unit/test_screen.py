@@ -64,10 +64,9 @@ def test_a_reader_that_leaves_ends_neither_the_work_nor_the_exit_code(stderr: bo
     )
     reading, writing = os.pipe()
     os.close(reading)
-    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    streams["stderr" if stderr else "stdout"] = writing
+    out, err = (subprocess.PIPE, writing) if stderr else (writing, subprocess.PIPE)
     try:
-        ended = subprocess.run([sys.executable, "-c", code], check=False, **streams)
+        ended = subprocess.run([sys.executable, "-c", code], check=False, stdout=out, stderr=err)
     finally:
         os.close(writing)
     assert ended.returncode == 5
