@@ -94,7 +94,7 @@ def _compare(args: argparse.Namespace) -> int:
         _save(head, args.save_reference, console)
     if result.change is Change.WORSE:
         return 1
-    lost = _not_compared(result, base.curves, head.curves)
+    lost = _not_compared(result, base.curves)
     if not lost or args.allow_not_comparable:
         return 0
     console.print(
@@ -104,24 +104,24 @@ def _compare(args: argparse.Namespace) -> int:
     return 1
 
 
-def _not_compared(result: Comparison, base: Sequence[Curve], head: Sequence[Curve]) -> str:
+def _not_compared(result: Comparison, base: Sequence[Curve]) -> str:
     """Why a gate must not open, although nothing is worse; empty when it may.
 
-    A figure that BASE has and HEAD was to measure counts; one that differing machines keep apart
-    does not, as long as something else was compared.
+    A figure of BASE counts that HEAD lacks or that has no interval; one that differing machines
+    keep apart does not, as long as something else was compared.
     """
     if result.change is Change.NOT_COMPARABLE:
         return "nothing was compared"
-    old, new = by_key(base), by_key(head)
+    old = by_key(base)
     lost = [
-        f"{row.figure} of {comparing.arm(row.key)}"
+        f"{row.figure} of {comparing.arm(row.key)} ({row.reason})"
         for row in result.judged
         if row.change is Change.NOT_COMPARABLE
         and row.base is not None
         and not old[row.key, ALL].invalid
-        and (row.head is None or new[row.key, ALL].invalid)
+        and not (row.figure == "speedup" and result.apart)
     ]
-    return f"HEAD has no valid {', '.join(lost)}" if lost else ""
+    return f"not compared: {', '.join(lost)}" if lost else ""
 
 
 def _save(kept: reference.Reference, file: str, console: Console) -> int:

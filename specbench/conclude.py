@@ -216,7 +216,7 @@ def read_caveats(run_dir: RunDir) -> dict[str, tuple[Caveat, ...]]:
             name: tuple(load_strict(Caveat, one, source=CAVEATS) for one in found)
             for name, found in rows.items()
         }
-    except (ValueError, TypeError, AttributeError, ConfigError) as error:
+    except (ValueError, TypeError, AttributeError, RecursionError, ConfigError) as error:
         raise OutputError(f"{path} is damaged: {error}.", todo="Run the sweep again.") from error
 
 
@@ -244,7 +244,7 @@ def _saved(run_dir: RunDir, given: SummaryInput, arms: Arms) -> dict[ArmKey, Los
                 saved.identical,
             ):
                 fresh[key] = saved
-    except (ValueError, KeyError, TypeError, ConfigError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError, ConfigError) as error:
         raise OutputError(
             f"{path} is damaged: {error}.", todo="Delete it; the report is rebuilt without it."
         ) from error

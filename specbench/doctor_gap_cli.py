@@ -7,8 +7,6 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-
 from specbench.draft_flags import OFFSETS, add_draft_flags
 from specbench.errors import ConfigError
 from specbench.screen import new_console
@@ -161,7 +159,7 @@ def _measure(args: argparse.Namespace, framework: Framework) -> GapProbe | None:
     target, draft = Path(args.target), Path(args.draft)
     template = Path(args.train_template) if args.train_template else shipped_template(target, draft)
     ids = parse_ids(args.capture_ids or "", "--capture-ids") or None
-    with Console(stderr=True).status("scoring the draft by each definition"):
+    with new_console(stderr=True).status("scoring the draft by each definition"):
         loaded = GapPair.load(
             target, draft, ids, capture_default=bool(args.capture_default), d2t=args.d2t or OFFSETS
         )

@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-
 from specbench import demo
 from specbench.draft_flags import OFFSETS, add_draft_flags
 from specbench.errors import CheckpointError, ConfigError
+from specbench.screen import new_console
 
 if TYPE_CHECKING:
     from specbench.doctor.checks_subject import Subject
@@ -154,7 +153,7 @@ def read_spec(subject: Subject) -> dict[str, Any] | None:
 
 def _run_models(args: argparse.Namespace, subject: Subject, outcome: Outcome) -> None:
     requests, reserve = _prompts(args)
-    say = Console(stderr=True)
+    say = new_console(stderr=True)
     with say.status("scoring the draft under every wiring"):
         pair = _wiring(args, subject, requests, reserve, outcome)
     with say.status("holding two ways through the engine against each other"):

@@ -138,7 +138,7 @@ class StepsFile:
 
     def _damaged(self, error: Exception) -> OutputError:
         return OutputError(
-            f"{self._path} is damaged: {error}.",
-            expected="The columns of steps that this program writes.",
+            f"{self._path} is damaged: {str(error).rstrip('.')}.",
+            expected="Steps in columns, as this program writes them.",
             todo="Restore the file from a copy, or measure again in a new folder.",
         )

@@ -31,7 +31,10 @@ ROUNDING = 1e-9  # of a ratio of equal sums
 
 
 class Change(enum.StrEnum):
-    """What two runs show of one figure. UNCLEAR: no difference shown, nor its absence."""
+    """What two runs show of one figure. UNCLEAR: no difference shown, nor its absence.
+
+    A ratio without an interval shows nothing of either: it is NOT_COMPARABLE.
+    """
 
     BETTER = "better"
     WORSE = "worse"
@@ -72,6 +75,11 @@ class Comparison:
     lossless: tuple[tuple[ArmKey, str, str], ...]
     only_base: tuple[ArmKey, ...]
     only_head: tuple[ArmKey, ...]
+
+    @property
+    def apart(self) -> bool:
+        """True when a difference of machines or settings keeps times from being compared."""
+        return any(one.scope >= Scope.SPEED for one in self.differences)
 
     @property
     def judged(self) -> tuple[Compared, ...]:
@@ -145,9 +153,11 @@ def change_of(ratio: Interval, margin: float) -> Change:
     'worse'
     >>> change_of(Interval(value=1.0, low=0.8, high=1.2, n=30), 0.03).value
     'no difference shown'
+    >>> change_of(Interval(value=0.5, low=None, high=None, n=5), 0.03).value
+    'not comparable'
     """
     if ratio.low is None or ratio.high is None:
-        return Change.UNCLEAR
+        return Change.NOT_COMPARABLE
     margin = max(margin, ROUNDING)
     if ratio.high < 1 and ratio.value < 1 - margin:
         return Change.WORSE

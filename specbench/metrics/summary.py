@@ -104,6 +104,7 @@ def summarise(given: SummaryInput, arms: Arms | None = None) -> Summary:
             expected="At least one block of one point.",
             todo="Run the sweep, or go on with it by --resume.",
         )
+    _check_points(given, arms)
     cells = _cells(given, arms)
     if any(
         arm.key not in given.lossless
@@ -155,8 +156,10 @@ def ledger_of(
 
     Raises:
         ConfigError: the run has no such point, or it has no speculative one.
+        OutputError: a block names a point that ``points`` lacks.
     """
     arms = gather(given.runs)
+    _check_points(given, arms)
     spec = [key for key in arms if not given.points[key.point_id].is_baseline]
     found = [key for key in arms if key.point_id == point] if point else spec
     if not found:
@@ -203,16 +206,19 @@ def judge_all(
     return verdicts
 
 
-def _cells(given: SummaryInput, arms: Mapping[ArmKey, Arm]) -> dict[Cell, list[Arm]]:
-    """Arms by cell, workloads in order of appearance, then by temperature and batch size."""
-    order = {point: index for index, point in enumerate(given.points)}
-    unknown = sorted({key.point_id for key in arms} - set(order))
+def _check_points(given: SummaryInput, arms: Mapping[ArmKey, Arm]) -> None:
+    unknown = sorted({key.point_id for key in arms} - set(given.points))
     if unknown:
         raise OutputError(
             f"The run holds blocks of {', '.join(unknown)}, which its list of points lacks.",
             expected="A block of a listed point.",
             todo="Do not mix the blocks of two runs in one directory.",
         )
+
+
+def _cells(given: SummaryInput, arms: Mapping[ArmKey, Arm]) -> dict[Cell, list[Arm]]:
+    """Arms by cell, workloads in order of appearance, then by temperature and batch size."""
+    order = {point: index for index, point in enumerate(given.points)}
     workloads = list(dict.fromkeys(key.cell.workload for key in arms))
     cells = sorted(
         {key.cell for key in arms},

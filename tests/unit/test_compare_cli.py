@@ -150,7 +150,20 @@ def test_a_figure_that_only_head_lacks_is_no_pass(
     assert main(words) == 1
     said = capsys.readouterr().out
     assert "same, " in said
-    assert "speedup of k3 w b1 t0" in said.rpartition("Exit code 1: HEAD has no valid")[2]
+    assert "speedup of k3 w b1 t0" in said.rpartition("Exit code 1: not compared:")[2]
     assert "k5" not in said.rpartition("Exit code 1:")[2]
     assert main([*words, "--allow-not-comparable"]) == 0
     assert main(["compare", words[2], words[1]]) == 0  # BASE never had it
+
+
+def test_a_gate_over_too_few_prompts_is_no_pass(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    few = kept(tmp_path / "few.json", curve(units=units(30)[:5]))
+    half = kept(tmp_path / "half.json", curve(units=units(15)[:5]))
+    for head in (half, few):
+        assert main(["compare", few, head]) == 1
+        assert "not comparable (under 12 prompts in both runs: no interval" in " ".join(
+            capsys.readouterr().out.split()
+        )
+    assert main(["compare", few, half, "--allow-not-comparable"]) == 0

@@ -73,7 +73,8 @@ def test_what_a_ratio_shows(low: float, value: float, high: float, change: Chang
 
 
 def test_no_interval_shows_nothing() -> None:
-    assert change_of(Interval(value=0.5, low=None, high=None, n=5), 0.03) is Change.UNCLEAR
+    ratio = Interval(value=0.5, low=None, high=None, n=5)
+    assert change_of(ratio, 0.03) is Change.NOT_COMPARABLE
 
 
 def test_rounding_of_equal_sums_is_no_change() -> None:

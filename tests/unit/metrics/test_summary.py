@@ -7,7 +7,7 @@ from specbench.errors import OutputError
 from specbench.estimate import Caveat, Severity
 from specbench.metrics.arms import key_of
 from specbench.metrics.lossless import Lossless, Verdict
-from specbench.metrics.summary import SummaryInput, judge_all, summarise
+from specbench.metrics.summary import SummaryInput, judge_all, ledger_of, summarise
 from specbench.verification import VerifyRules
 from tests.unit.report.sample_runs import sample_input
 
@@ -75,8 +75,10 @@ def test_empty_run_is_refused(given: SummaryInput) -> None:
 
 
 def test_unknown_point_is_refused(given: SummaryInput) -> None:
-    with pytest.raises(OutputError, match="k2"):
-        summarise(dataclasses.replace(given, points={"base": SpecConfig.baseline()}))
+    alone = dataclasses.replace(given, points={"base": SpecConfig.baseline()})
+    for read in (summarise, ledger_of):
+        with pytest.raises(OutputError, match="k2"):
+            read(alone)
 
 
 def test_thresholds_below_one_make_sampled_arms_lossy_and_no_others() -> None:
