@@ -26,6 +26,9 @@ shipped sizes and ``--compile``:
 ``--grow PAIR --layers N`` makes a pair with a deeper target from one that is there, by stages
 corpus, tokenizer, grow, tune, policy-again, draft-again, export and evaluate.
 
+On two quiet cores a step of ``target`` takes 3.5 s, one of ``draft`` 1.34 s, and the whole run is
+below 80 minutes (measured with ``--steps-scale 0.06``); the shipped pair took 94 on busy ones.
+
 Everything is seeded and step counts are fixed; float sums differ between machines and thread
 counts, so weights are pinned by the sha256 in the cards. For a larger pair: ``--layers``,
 ``--hidden``, ``--inner``, ``--heads``, ``--kv-heads``, ``--capture`` and ``--steps-scale``.

@@ -111,7 +111,7 @@ def _points(summary: Summary) -> Iterable[Block]:
 
 def _point_row(arm: ArmResult, best: Best) -> tuple[str, ...]:
     total, parts = arm.total, arm.total.decomposition
-    name = wording.triple(arm.spec)
+    name = wording.named(arm)
     if best.arm is not None and arm.key == best.arm.key:
         name += " (best)"
     return (
@@ -156,7 +156,7 @@ def _best_per_batch(summary: Summary) -> Iterable[Block]:
                 wording.estimate(best.arm.total.speedup if best.arm else None, unit="x"),
                 wording.estimate(best.arm.total.accept_length if best.arm else None),
                 best.outcome.value.replace("_", " "),
-                ", ".join(wording.triple(arm.spec) for arm in best.tied) or wording.MISSING,
+                ", ".join(wording.named(arm) for arm in best.tied) or wording.MISSING,
             )
             for best in summary.bests
         ),

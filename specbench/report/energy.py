@@ -49,7 +49,7 @@ def _row(summary: Summary, arm: ArmResult, use: GpuUse, plain: ArmResult | None)
         saved = f"{base.j_per_token / use.j_per_token:.2f}x"
     return (
         wording.cell(arm.key.cell),
-        wording.triple(arm.spec),
+        wording.named(arm),
         wording.number(use.util_pct, 0),
         wording.number(use.power_w, 1),
         wording.number(use.j_per_token, 3),

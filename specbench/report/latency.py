@@ -45,7 +45,7 @@ def _row(cell: Cell, arm: ArmResult, open_loop: bool) -> tuple[str, ...]:
     if open_loop:
         pairs.append((seen.response_ms_p50, seen.response_ms_p99))
     texts = (f"{wording.number(a)} / {wording.number(b)}" for a, b in pairs)
-    return (wording.cell(cell), wording.triple(arm.spec), *texts)
+    return (wording.cell(cell), wording.named(arm), *texts)
 
 
 def _reader(summary: Summary) -> Iterable[Block]:
@@ -69,7 +69,7 @@ def _reader(summary: Summary) -> Iterable[Block]:
         rows=tuple(
             (
                 wording.cell(cell),
-                wording.triple(arm.spec),
+                wording.named(arm),
                 *_stalls(arm.reading, stated=rate is not None),
                 *(_goodput(arm) if summary.objectives is not None else ()),
             )

@@ -44,7 +44,7 @@ def page_data(summary: Summary, outputs: Sequence[ShownOutput]) -> dict[str, Any
 def _row(arm: ArmResult, seen: Figures, *, best: bool) -> dict[str, Any]:
     cell, parts, split = arm.key.cell, seen.decomposition, seen.split
     return {
-        "point": wording.triple(arm.spec),
+        "point": wording.named(arm),
         "baseline": arm.spec.is_baseline,
         "best": best,
         "workload": cell.workload,

@@ -84,7 +84,7 @@ def _row(arm: ArmResult) -> tuple[str, ...]:
     total, parts = arm.total, arm.total.decomposition
     length = total.accept_length
     return (
-        wording.triple(arm.spec),
+        wording.named(arm),
         wording.number(None if arm.spec.is_baseline or length is None else length.value),
         wording.number(total.output_tok_s.value if total.output_tok_s else None, 1),
         wording.estimate(total.speedup, unit="x"),

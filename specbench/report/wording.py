@@ -64,6 +64,12 @@ def triple(spec: SpecConfig) -> str:
     return f"{spec.num_steps}/{spec.topk}/{spec.num_draft_tokens}"
 
 
+def named(arm: ArmResult) -> str:
+    """The point of an arm; plain decoding's second arm, the noise floor, says that it is one."""
+    again = arm.key.point_id.endswith("-again")
+    return f"{triple(arm.spec)} (again)" if again else triple(arm.spec)
+
+
 def cell(where: Cell) -> str:
     """Workload, temperature and batch size."""
     return f"{where.workload}, temperature {where.temperature:g}, batch size {where.batch_size}"
@@ -72,9 +78,7 @@ def cell(where: Cell) -> str:
 def place(arm: ArmResult, summary: Summary) -> str:
     """Where a caveat applies: the point, and of its cell what is not the same everywhere."""
     cell, cells = arm.key.cell, [best.cell for best in summary.bests]
-    text = triple(arm.spec)
-    if arm.key.point_id.endswith("-again"):
-        text += " (again)"
+    text = named(arm)
     if len({other.batch_size for other in cells}) > 1:
         text += f" at batch size {cell.batch_size}"
     if len({other.temperature for other in cells}) > 1:

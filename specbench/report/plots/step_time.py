@@ -74,7 +74,7 @@ def _panel(axes: Axes, arms: Sequence[ArmResult]) -> None:
         if arm.spec.is_baseline:
             axes.axvline(total, color=GREY, linewidth=0.9, linestyle="--", zorder=0)
     labels = [
-        f"{wording.triple(arm.spec)} plain" if arm.spec.is_baseline else wording.triple(arm.spec)
+        f"{wording.named(arm)} plain" if arm.spec.is_baseline else wording.named(arm)
         for arm in arms
     ]
     axes.set_yticks(rows, labels)

@@ -47,6 +47,14 @@ def test_warmup_in_the_window() -> None:
     assert set(found(arm_of([warm, *numbered(traces())]))) == {"warmup_in_window"}
 
 
+def test_a_first_forward_slower_than_usual_but_not_the_slowest_is_a_hiccup() -> None:
+    some = numbered(traces(), 500)
+    late = some[-1].steps[-1]
+    slow = dataclasses.replace(late, verify_ns=501 * MS)
+    some[-1] = dataclasses.replace(some[-1], steps=(*some[-1].steps[:-1], slow))
+    assert "cold_graphs" not in found(arm_of(some))
+
+
 @pytest.mark.parametrize(("first_ms", "cold"), [(79, False), (81, True), (500, True)])
 def test_cold_graphs_cost_the_first_forward(first_ms: float, cold: bool) -> None:
     seen = found(arm_of(numbered(traces(), first_ms)))

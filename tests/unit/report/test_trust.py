@@ -2,7 +2,9 @@ import dataclasses
 
 from specbench.metrics.lossless import Difference, Lossless, Verdict
 from specbench.metrics.summary import Summary, summarise
+from specbench.report import wording
 from specbench.report.document import Items, Table
+from specbench.report.plots.heatmap import heatmap
 from specbench.report.trust import trust
 from tests.unit.report.sample_runs import arm_runs, prompts, sample_input
 
@@ -55,3 +57,8 @@ def test_a_second_plain_arm_shows_the_noise_floor() -> None:
     assert all(verdict and verdict.control_identical == 15 for verdict in speculative)
     assert summary.headline.arm is not None
     assert not summary.headline.arm.spec.is_baseline
+    names = [wording.named(arm) for arm in summary.arms if arm.spec.is_baseline]
+    assert names == ["0/1/1", "0/1/1 (again)"]
+    figure = heatmap(summary)
+    assert figure is not None
+    assert figure.axes[0].get_yticklabels()[-1].get_text() == "0 again"
