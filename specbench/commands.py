@@ -88,6 +88,8 @@ def sweep(args: argparse.Namespace, console: Console) -> int:
         f"writing to {out}",
         markup=False,
     )
+    for line in grid.told_drops():
+        console.print(line, markup=False)
     notes = [*flags.grid_notes(args, spec, grid), *(caveat.text for caveat in spec.caveats)]
     notes += [f"{workload.name}: {note}" for workload in workloads for note in workload.notes]
     for note in notes:

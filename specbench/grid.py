@@ -64,6 +64,15 @@ class Grid:
             if (changed := point.overrides)
         )
 
+    def told_drops(self, most: int = 5) -> tuple[str, ...]:
+        """A line for each dropped combination, up to ``most``, and one that counts the rest."""
+        told = [
+            f"dropped {one.num_steps}/{one.topk}/{one.num_draft_tokens}: {one.reason}"
+            for one in self.dropped[:most]
+        ]
+        rest = len(self.dropped) - most
+        return (*told, *([f"and {rest} more, which report.md lists"] if rest > 0 else []))
+
     def without(self, rules: VerifyRules) -> Grid:
         """The grid without the points that ``rules`` cannot check: trees, where only chains are."""
         kept, dropped = [], list(self.dropped)

@@ -33,6 +33,16 @@ def test_a_dropped_combination_names_both_values() -> None:
     assert "num_steps=1 topk=2" in gone.reason
 
 
+def test_dropped_combinations_are_told_and_the_rest_counted() -> None:
+    grid = expand((1,), (4,), (8, 16, 32))
+    assert len(grid.dropped) == 3
+    first, rest = grid.told_drops(1)
+    assert first.startswith("dropped 1/4/8: num_draft_tokens=8 does not fit")
+    assert rest == "and 2 more, which report.md lists"
+    assert len(grid.told_drops()) == 3
+    assert expand((0,), (1,), None).told_drops() == ()
+
+
 def test_the_baseline_is_always_there_and_only_once() -> None:
     assert [p.point_id for p in expand((3,), (1,), (4,)).points] == ["base", "k3"]
     assert [p.point_id for p in expand((0, 0), (1, 2), (4,)).points] == ["base"]
