@@ -139,10 +139,6 @@ def read_index(folder: Path) -> Index:
 
 def _index(table: dict[str, Any]) -> Index:
     index = load_strict(Index, table, source=INDEX)
-    for name, kind in (("inputs", str), ("shards", int)):
-        held = getattr(index, name)
-        if any(type(value) is not kind for value in held.values()):
-            raise ValueError(f"{name} is no table of {kind.__name__} by name.")
     texts, shape = index.stored, (index.hidden, index.vocab, index.n_layers)
     if min(shape) < 1 or index.past < 0 or not index.layers:
         raise ValueError("a size of it is none.")

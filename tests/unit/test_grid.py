@@ -40,7 +40,7 @@ def test_dropped_combinations_are_told_and_the_rest_counted() -> None:
     assert first.startswith("dropped 1/4/8: num_draft_tokens=8 does not fit")
     assert rest == "and 2 more, which report.md lists"
     assert len(grid.told_drops()) == 3
-    assert expand((0,), (1,), None).told_drops() == ()
+    assert expand((0,), (1,), (1,)).told_drops() == ()
 
 
 def test_the_baseline_is_always_there_and_only_once() -> None:
