@@ -104,7 +104,6 @@ def summarise(given: SummaryInput, arms: Arms | None = None) -> Summary:
             expected="At least one block of one point.",
             todo="Run the sweep, or go on with it by --resume.",
         )
-    _check_points(given, arms)
     cells = _cells(given, arms)
     if any(
         arm.key not in given.lossless
@@ -218,6 +217,7 @@ def _check_points(given: SummaryInput, arms: Mapping[ArmKey, Arm]) -> None:
 
 def _cells(given: SummaryInput, arms: Mapping[ArmKey, Arm]) -> dict[Cell, list[Arm]]:
     """Arms by cell, workloads in order of appearance, then by temperature and batch size."""
+    _check_points(given, arms)
     order = {point: index for index, point in enumerate(given.points)}
     workloads = list(dict.fromkeys(key.cell.workload for key in arms))
     cells = sorted(

@@ -76,7 +76,7 @@ def test_empty_run_is_refused(given: SummaryInput) -> None:
 
 def test_unknown_point_is_refused(given: SummaryInput) -> None:
     alone = dataclasses.replace(given, points={"base": SpecConfig.baseline()})
-    for read in (summarise, ledger_of):
+    for read in (summarise, judge_all, ledger_of):
         with pytest.raises(OutputError, match="k2"):
             read(alone)
 
