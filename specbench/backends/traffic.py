@@ -11,6 +11,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from specbench.backends.speculation import MOST_COUNTED
+
 BUSY = frozenset(
     {
         "vllm:num_requests_running", "vllm:num_requests_waiting",
@@ -25,7 +27,6 @@ GENERATED = frozenset(
         "specbench_output_tokens_total",
     }
 )
-MOST_COUNTED = 2**53  # 9 quadrillion: no server has generated so many tokens
 SLACK = 0.02
 SLACK_PER_REQUEST = 2  # an end token that one side counts and the other does not
 

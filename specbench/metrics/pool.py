@@ -73,10 +73,7 @@ class Pool(Sequence[RequestSums]):
         Returns:
             Shape (conversations, columns), in order of appearance: the units that are resampled.
         """
-        owners, units = self._owners
-        return np.stack(
-            [np.bincount(owners, column, minlength=units) for column in columns], axis=1
-        )
+        return add_up(*self._owners, columns)
 
     def inside(self, category: str | None) -> BoolArray:
         """Which requests are of ``category``, all of them for None: shape (requests,)."""
@@ -180,6 +177,11 @@ def numbered(keys: Sequence[K]) -> tuple[IntArray, int]:
     numbers: dict[K, int] = {}
     owners = [numbers.setdefault(key, len(numbers)) for key in keys]
     return np.array(owners, dtype=np.int64), len(numbers)
+
+
+def add_up(owners: IntArray, count: int, columns: Iterable[FloatArray | IntArray]) -> FloatArray:
+    """``columns`` summed by owner, of ``count`` that ``numbered`` found: shape (count, columns)."""
+    return np.stack([np.bincount(owners, column, minlength=count) for column in columns], axis=1)
 
 
 def _padded(rows: Sequence[Sequence[int]]) -> IntArray:

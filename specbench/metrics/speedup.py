@@ -11,15 +11,15 @@ that, speculation is slower.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from specbench.estimate import Estimate
 from specbench.metrics.acceptance import as_estimate, emitted_length
-from specbench.metrics.pool import Pool, numbered
-from specbench.metrics.stats import LEAST_RUNS, FloatArray, Interval, log_linear
+from specbench.metrics.pool import Pool, add_up, numbered
+from specbench.metrics.stats import LEAST_RUNS, Interval, log_linear
 from specbench.metrics.sums import PromptKey, RequestSums
 from specbench.metrics.throughput import StepSplit, outside_share
 
@@ -73,22 +73,16 @@ def decode_speedup(baseline: Sequence[RequestSums], arm: Sequence[RequestSums]) 
         ],
         dtype=np.float64,
     )
-    blocks = _summed([plain.block for plain, _ in pairs], table)
+    blocks = add_up(*numbered([plain.block for plain, _ in pairs]), table.T)
     by_block = log_linear(blocks, SPEEDUP_EXPONENTS, least=LEAST_RUNS)
     found = by_block
     if not _blocks_are_runs(pairs):
-        prompts = _summed([plain.conversation for plain, _ in pairs], table)
+        prompts = add_up(*numbered([plain.conversation for plain, _ in pairs]), table.T)
         found = log_linear(prompts, SPEEDUP_EXPONENTS)
         if found is not None and by_block is not None and _wider(by_block, found):
             found = replace(by_block, n=found.n)
     evidence = min(request.evidence for pair in pairs for request in pair)
     return as_estimate(found, unit="x", evidence=evidence)
-
-
-def _summed(units: Sequence[Hashable], table: FloatArray) -> FloatArray:
-    """The rows of ``table`` added up by unit, units in order of appearance: shape (units, 4)."""
-    owners, count = numbered(units)
-    return np.stack([np.bincount(owners, row, minlength=count) for row in table.T], axis=1)
 
 
 def _wider(one: Interval, other: Interval) -> bool:
