@@ -47,6 +47,9 @@ import torch
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from specbench.checkpoint.conventions import parse_ids
+from specbench.errors import ConfigError
+from tools.command import run
 from tools.demo_pair.cards import stage_cards
 from tools.demo_pair.distil import stage_draft, stage_draft_again
 from tools.demo_pair.evaluate import stage_evaluate
@@ -107,6 +110,7 @@ def parser() -> argparse.ArgumentParser:
     parse.add_argument("--policy-prompts", type=int, default=Plan.policy_prompts)
     parse.add_argument("--again-prompts", type=int, default=Plan.again_prompts)
     parse.add_argument("--draft-steps", type=int, default=Plan.draft_steps, help="before scaling")
+    parse.add_argument("--again-steps", type=int, default=Plan.again_steps, help="before scaling")
     parse.add_argument("--threads", type=int, default=2)
     parse.add_argument("--seed", type=int, default=Plan.seed)
     parse.add_argument("--compile", action="store_true", help="torch.compile the target's training")
@@ -144,7 +148,7 @@ def make_plan(args: argparse.Namespace) -> Plan:
             validation=4,
         )
     names = ("layers", "hidden", "inner", "heads", "kv_heads", "head_dim", "draft_vocab")
-    capture = tuple(int(part) for part in args.capture.split(","))
+    capture = parse_ids(args.capture, "--capture") or ()
     shape = (
         Shape(capture=capture, **{name: getattr(args, name) for name in names})
         if args.grow is None
@@ -160,6 +164,7 @@ def make_plan(args: argparse.Namespace) -> Plan:
         policy_prompts=args.policy_prompts,
         again_prompts=args.again_prompts,
         draft_steps=args.draft_steps,
+        again_steps=args.again_steps,
         grow=args.grow,
     )
     steps = {
@@ -169,20 +174,35 @@ def make_plan(args: argparse.Namespace) -> Plan:
     return dataclasses.replace(plan, **steps)
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Run the stages asked for."""
-    args = parser().parse_args(argv)
+def stages(args: argparse.Namespace) -> list[str]:
+    """The stages of ``--stage``.
+
+    Raises:
+        ConfigError: one is unknown.
+    """
     whole = ANEW if args.grow is None else GROWN
     names = list(whole) if args.stage == "all" else args.stage.split(",")
-    unknown = [name for name in names if name not in STAGES]
-    if unknown:
-        raise SystemExit(f"unknown stage {unknown[0]!r}; stages are {', '.join(STAGES)}")
+    if unknown := [name for name in names if name not in STAGES]:
+        raise ConfigError(
+            f"--stage: unknown stage {unknown[0]!r}.", expected=f"Some of {', '.join(STAGES)}."
+        )
+    return names
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the stages asked for; the exit code is as ``specbench`` has it."""
+    args = parser().parse_args(argv)
+    return run("train_demo_pair", lambda: _train(args))
+
+
+def _train(args: argparse.Namespace) -> None:
+    names, plan = stages(args), make_plan(args)
+    plan.check_made_from(plan.made_from())
     torch.set_num_threads(args.threads)
     args.work.mkdir(parents=True, exist_ok=True)
-    plan = make_plan(args)
     for name in names:
         STAGES[name](plan)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

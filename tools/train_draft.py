@@ -40,7 +40,7 @@ from tools.command import run
 from tools.draft_training.cards import stage_card, stage_probe
 from tools.draft_training.features import captured_layers, stage_features
 from tools.draft_training.plan import Plan
-from tools.draft_training.texts import stage_texts
+from tools.draft_training.texts import made_from, stage_texts
 from tools.draft_training.train import check_out, draft_shape, stage_draft, stage_export
 
 STAGES: dict[str, Callable[[Plan], None]] = {
@@ -136,7 +136,8 @@ def check(plan: Plan, names: Sequence[str]) -> None:
     """Refuse now what a stage would refuse after hours of others.
 
     Raises:
-        UsageError: the target, the layers, the vocabulary, the engine or the folder to write for.
+        UsageError: the target, the layers, the vocabulary, the engine or the folder to write for;
+            or the working folder belongs to another target or to other texts.
     """
     target, folder = read_target(plan.target)
     draft_shape(plan, target)
@@ -146,6 +147,7 @@ def check(plan: Plan, names: Sequence[str]) -> None:
         rule = find(plan.engine or LAYOUTS[plan.layout].code, arch)
         if LAYOUTS[plan.layout].key:
             to_written(captured_layers(plan, target.n_layers), rule, target.n_layers)
+    plan.check_made_from(made_from(plan))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

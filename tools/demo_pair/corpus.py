@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
+from specbench.errors import ConfigError
 from tools.demo_pair import arithmetic, codegen, dialogue, extraction, prose, sources
 from tools.demo_pair.documents import from_documents
 from tools.demo_pair.example import CATEGORIES, Example, Maker
@@ -102,9 +103,10 @@ def training_examples(characters: int, seed: int, with_documents: bool = True) -
         examples += merged(taken, random.Random(f"{seed}-merge-{category}"))
     if with_documents:
         if not sources.available():
-            raise SystemExit(
-                "documents missing: install r-cran-janeaustenr, sqlite3-doc and python3.11-doc, "
-                "or use --no-documents"
+            raise ConfigError(
+                "The documents are not there.",
+                expected="r-cran-janeaustenr, sqlite3-doc and python3.11-doc, installed.",
+                todo="Install them, or say --no-documents.",
             )
         for kind, found in from_documents(
             random.Random(f"{seed}-documents"), held_out=False

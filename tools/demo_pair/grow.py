@@ -12,6 +12,7 @@ from pathlib import Path
 
 import torch
 
+from specbench.errors import ConfigError
 from tools.demo_pair import checkpoint
 from tools.demo_pair.export import load_pair
 from tools.demo_pair.model import Shape, Target
@@ -24,14 +25,15 @@ def grown_shape(folder: Path, layers: int) -> Shape:
     """The shape of a pair's target with ``layers`` layers; features stay behind the same blocks.
 
     Raises:
-        SystemExit: ``layers`` is not a multiple of what the pair has.
+        ConfigError: ``layers`` is not a multiple of what the pair has.
     """
     shape = load_pair(folder)[0].shape
     factor, rest = divmod(layers, shape.layers)
     if rest or factor < 2:
-        raise SystemExit(
+        raise ConfigError(
             f"--grow {folder} has {shape.layers} layers, and --layers {layers} is no multiple of "
-            f"them; say --layers {2 * shape.layers} or {3 * shape.layers}"
+            "them.",
+            todo=f"Say --layers {2 * shape.layers} or {3 * shape.layers}.",
         )
     capture = tuple(k * factor for k in shape.capture)
     return dataclasses.replace(shape, layers=layers, capture=capture)
@@ -58,7 +60,7 @@ def grow(old: Target, shape: Shape) -> Target:
 def stage_grow(plan: Plan) -> None:
     """Write what the stages after pre-training and after the first round of drafting read."""
     if plan.grow is None:
-        raise SystemExit("stage grow needs --grow FOLDER, a pair with target/ and draft/")
+        raise ConfigError("Stage grow needs --grow FOLDER, a pair with target/ and draft/.")
     target, draft, tokens = load_pair(plan.grow)
     checkpoint.save(plan.path("target-base.safetensors"), grow(target, plan.shape).state_dict())
     checkpoint.save(plan.path("draft.safetensors"), {**draft.state_dict(), "tokens": tokens})

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from tools.demo_pair.model import Shape
-from tools.demo_pair.record import Record
+from tools.demo_pair.record import Record, digest
 
 
 @dataclass(frozen=True)
@@ -33,3 +33,12 @@ class Plan(Record):
     validation: int = 60
     compile: bool = False
     grow: Path | None = None  # a pair whose target is made deeper instead of a new one
+
+    def made_from(self) -> dict[str, str]:
+        """What the files of the working folder follow from; counts of steps may change."""
+        facts = {name: str(getattr(self, name)) for name in ("seed", "documents", "characters")}
+        facts |= {name: str(value) for name, value in asdict(self.shape).items()}
+        if self.grow is not None:
+            files = sorted(self.grow.glob("*/model.safetensors"))
+            facts["a pair to grow of sha256"] = digest(files)[:12]
+        return facts

@@ -19,6 +19,7 @@ from tools.demo_pair.plan import Plan
 
 def stage_corpus(plan: Plan) -> None:
     """Write train.jsonl and one validation file a kind."""
+    plan.keep_made_from(plan.made_from())
     examples = corpus.training_examples(plan.characters, plan.seed, plan.documents)
     corpus.save(plan.path("train.jsonl"), examples)
     for kind, held in corpus.validation_examples(

@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from specbench.errors import OutputError
+
+MADE_FROM = "made_from.json"
+
+
+def digest(paths: Iterable[Path]) -> str:
+    """One sha256 over the contents of files, in this order."""
+    whole = hashlib.sha256()
+    for path in paths:
+        with path.open("rb") as file:
+            whole.update(hashlib.file_digest(file, "sha256").digest())
+    return whole.hexdigest()
 
 
 @dataclass(frozen=True)
@@ -17,6 +32,36 @@ class Record:
     def path(self, name: str) -> Path:
         """A file in the working folder."""
         return self.work / name
+
+    def check_made_from(self, facts: Mapping[str, str]) -> None:
+        """See that what lies in the folder, if anything, was made from ``facts``.
+
+        Raises:
+            OutputError: it was made from something else.
+        """
+        path = self.path(MADE_FROM)
+        if not path.exists():
+            return
+        try:
+            known = dict(json.loads(path.read_text()))
+        except (ValueError, TypeError) as error:
+            raise OutputError(
+                f"{path} is not what a run writes: {error}.", todo="Take a new --work."
+            ) from error
+        for name in {**known, **facts}:
+            old, new = known.get(name, "nothing"), facts.get(name, "nothing")
+            if old != new:
+                raise OutputError(
+                    f"What lies in {self.work} was made with {name} {old}, not {new}.",
+                    expected="The same, since later stages read it.",
+                    todo="Take a new --work, or remove what is in it to begin anew.",
+                )
+
+    def keep_made_from(self, facts: Mapping[str, str]) -> None:
+        """Write down what the files of the folder are made from."""
+        part = self.path(f"{MADE_FROM}.part")
+        part.write_text(json.dumps(dict(facts), indent=1))
+        part.replace(self.path(MADE_FROM))
 
     def log(self, stage: str, text: str) -> None:
         """Print, and keep in the working folder."""

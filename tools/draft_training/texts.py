@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from time import perf_counter as clock
 
+from specbench.checkpoint import read_target
 from specbench.config import EngineConfig, SpecConfig
 from specbench.engine.engine import Engine
 from specbench.engine.pair import ModelPair
 from specbench.engine.probe_text import Sample, outputs_of
 from specbench.errors import OutputError
 from specbench.request import Request
+from tools.demo_pair.record import digest
 from tools.draft_training.plan import Plan
 from tools.draft_training.prompts import training_requests
 
 FILE = "texts.jsonl"
+SETTINGS = ("seed", "max_tokens", "longest_prompt", "greedy_share", "temperature")
 
 
 def engine_config(plan: Plan, longest: int) -> EngineConfig:
@@ -30,10 +34,25 @@ def load_target(plan: Plan) -> ModelPair:
     return ModelPair.load(plan.target, None, engine_config(plan, 64))
 
 
+def made_from(plan: Plan) -> dict[str, str]:
+    """What the texts, and so all later files of the working folder, follow from."""
+    _, folder = read_target(plan.target)
+    prompts = [
+        f"{Path(name).name} (sha256 {digest([Path(name)])[:12]})" if Path(name).is_file() else name
+        for name in plan.prompts
+    ]
+    return {
+        "a target of sha256": digest((folder.path / "config.json", *folder.files))[:12],
+        "--prompts": ", ".join(prompts),
+        **{f"--{name.replace('_', '-')}": str(getattr(plan, name)) for name in SETTINGS},
+    }
+
+
 def stage_texts(plan: Plan) -> None:
     """Generate what is not yet there; a run that was stopped goes on behind its last shard."""
     begin, pair = clock(), load_target(plan)
     requests, facts = training_requests(plan, pair.codec)
+    plan.keep_made_from(made_from(plan))
     done = {sample.request_id for sample in read_texts(plan)}
     waiting = [request for request in requests if request.request_id not in done]
     for at in range(0, len(waiting), plan.shard):

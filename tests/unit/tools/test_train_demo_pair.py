@@ -34,9 +34,8 @@ TINY = Shape(
 @pytest.fixture(scope="module")
 def smoke(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder: Path = tmp_path_factory.mktemp("pair")
-    train_demo_pair.main(
-        ["--smoke", "--out", str(folder / "out"), "--work", str(folder / "work"), "--threads", "1"]
-    )
+    given = ["--smoke", "--out", str(folder / "out"), "--work", str(folder / "work")]
+    assert train_demo_pair.main([*given, "--threads", "1"]) == 0
     return folder
 
 
@@ -89,15 +88,28 @@ def test_grow_trains_a_deeper_pair_from_the_files_of_another(smoke: Path, tmp_pa
     assert rows[0]["accept_length"]["5"] >= 1.0
 
 
-def test_layers_that_no_growth_gives_are_refused(smoke: Path, tmp_path: Path) -> None:
-    arguments = ["--smoke", "--out", str(tmp_path), "--work", str(tmp_path)]
-    with pytest.raises(SystemExit, match="4 layers, and --layers 6 is no multiple"):
-        train_demo_pair.main([*arguments, "--grow", str(smoke / "out"), "--layers", "6"])
-
-
-def test_unknown_stage_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SystemExit, match="unknown stage 'nope'"):
-        train_demo_pair.main(["--out", str(tmp_path), "--work", str(tmp_path), "--stage", "nope"])
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("--grow {pair} --layers 6", "has 4 layers, and --layers 6 is no multiple of them."),
+        ("--grow {pair}/none", "No such file"),
+        ("--stage nope", "--stage: unknown stage 'nope'."),
+        ("--stage grow", "Stage grow needs --grow FOLDER"),
+        ("--stage target", "No such file"),
+        ("--work {work} --seed 3", "was made with seed 20260, not 3. The same, since"),
+        ("--work {work} --grow {pair} --layers 8", "was made with layers 4, not 8."),
+    ],
+)
+def test_what_cannot_be_is_refused_in_a_line(
+    smoke: Path, tmp_path: Path, words: str, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = words.format(pair=smoke / "out", work=smoke / "work").split()
+    folders = ["--out", str(tmp_path / "out"), "--work", str(tmp_path / "work")]
+    assert train_demo_pair.main(["--smoke", *folders, *given]) in (2, 3)
+    said = capsys.readouterr().err
+    assert said.startswith("train_demo_pair: error: ")
+    assert says in said
+    assert not (tmp_path / "out").exists()
 
 
 def test_cached_generation_equals_full_forwards() -> None:

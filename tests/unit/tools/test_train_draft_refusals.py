@@ -11,7 +11,7 @@ pytest.importorskip("tokenizers")
 
 from safetensors.torch import save_file  # noqa: E402
 
-from tests.tiny import shared_pair  # noqa: E402
+from tests.tiny import shared_pair, write_pair  # noqa: E402
 from tools import command, train_draft  # noqa: E402
 
 
@@ -101,6 +101,28 @@ def test_what_stands_in_the_working_folder_is_not_trusted(
     assert "draft-part.safetensors is the checkpoint of a draft of other sizes" in said
     (work / "measured.json").write_text("{}")
     assert "says nothing of stage texts" in refused(tmp_path, "--stage card", capsys)
+
+
+def test_a_working_folder_of_another_target_or_other_texts_is_not_gone_on_with(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prompts = tmp_path / "mine.jsonl"
+    prompts.write_text('{"id": "a", "category": "a", "turns": ["hello there"]}\n')
+    first = ["--prompts", str(prompts), "--max-tokens", "4", "--stage", "texts"]
+    given = ["--target", str(shared_pair().target), "--capture", "1,2,3", "--draft-vocab", "160"]
+    given += ["--out", str(tmp_path / "out"), "--work", str(tmp_path / "work")]
+    assert train_draft.main([*given, *first]) == 0
+    texts = (tmp_path / "work" / "texts.jsonl").read_bytes()
+    said = refused(tmp_path, "--stage features", capsys, *first[:4], "--seed", "5")
+    assert "was made with --seed 20260, not 5. The same, since later stages read it." in said
+    write_pair(tmp_path / "other", seed=4)
+    other = ["--target", str(tmp_path / "other" / "target")]
+    assert "with a target of sha256 " in refused(tmp_path, "", capsys, *first, *other)
+    prompts.write_text('{"id": "a", "category": "a", "turns": ["good morning"]}\n')
+    assert "was made with --prompts mine.jsonl (sha256 " in refused(tmp_path, "", capsys, *first)
+    assert (tmp_path / "work" / "texts.jsonl").read_bytes() == texts
+    (tmp_path / "work" / "made_from.json").write_text("[1]")
+    assert "is not what a run writes" in refused(tmp_path, "", capsys, *first)
 
 
 def test_foreign_files_in_the_output_are_left_alone(
