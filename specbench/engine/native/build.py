@@ -6,6 +6,7 @@ them compiles anew. It is loaded only from a folder that nobody else can write t
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import hashlib
@@ -21,6 +22,7 @@ SOURCE = Path(__file__).with_name("forward.cpp")
 FLAGS = ("-O3", "-mavx2", "-mfma", "-mf16c", "-std=c++17", "-shared", "-fPIC")
 NEEDED = ("avx2", "fma", "f16c")
 LIMIT_S = 120
+KEPT = 4  # libraries of other versions that were used last
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +67,8 @@ def compiled(compiler: str, folder: Path) -> Path:
     key.update(" ".join(FLAGS).encode())
     library = folder / f"forward-{key.hexdigest()[:32]}.so"
     if library.exists():
+        with contextlib.suppress(OSError):  # a cache that is read only
+            library.touch()
         return library
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         made = Path(scratch) / "forward.so"
@@ -75,7 +79,17 @@ def compiled(compiler: str, folder: Path) -> Path:
             timeout=LIMIT_S,
         )
         made.replace(library)
+    _drop_old(folder, library)
     return library
+
+
+def _drop_old(folder: Path, library: Path) -> None:
+    """Remove all but the ``KEPT`` libraries that were used last, and ``library``; a process that
+    has one of them loaded goes on with it."""
+    with contextlib.suppress(OSError):  # another process may be dropping the same
+        others = [path for path in folder.glob("forward-*.so") if path != library]
+        for path in sorted(others, key=lambda path: path.stat().st_mtime, reverse=True)[KEPT:]:
+            path.unlink(missing_ok=True)
 
 
 def cache_folder() -> Path:

@@ -38,10 +38,22 @@ def test_it_is_compiled_once_and_into_a_folder_of_ones_own(tmp_path: Path) -> No
     folder = build.cache_folder()
     assert folder == tmp_path / "cache" / "specbench"
     made = build.compiled(COMPILER, folder)
-    before = made.stat().st_mtime_ns
+    before = made.stat().st_ino
     assert build.compiled(COMPILER, folder) == made
-    assert made.stat().st_mtime_ns == before
+    assert made.stat().st_ino == before
     assert [path.name for path in folder.iterdir()] == [made.name]
+
+
+@needs_compiler
+def test_libraries_of_old_versions_do_not_pile_up(tmp_path: Path) -> None:
+    folder = build.cache_folder()
+    for age in range(build.KEPT + 2):
+        old = folder / f"forward-{age}.so"
+        old.touch()
+        os.utime(old, (age, age))
+    made = build.compiled(COMPILER, folder)
+    kept = {f"forward-{age}.so" for age in range(2, build.KEPT + 2)}
+    assert {path.name for path in folder.iterdir()} == {made.name, *kept}
 
 
 def test_without_a_compiler_torch_runs(monkeypatch: pytest.MonkeyPatch) -> None:
