@@ -46,7 +46,11 @@ def stage_draft(plan: Plan) -> None:
 
 
 def stage_draft_again(plan: Plan) -> None:
-    """The second round, from the draft of the first one, with its vocabulary."""
+    """The second round, from the draft of the first one.
+
+    Its vocabulary stays, but for a target that grew: that says other words, so the draft gets
+    those that it says now.
+    """
     data, target = (
         checkpoint.load(plan.path("policy-again.safetensors")),
         load_target(plan, "target.safetensors"),
@@ -55,7 +59,24 @@ def stage_draft_again(plan: Plan) -> None:
     tokens = first.pop("tokens")
     draft = Draft(plan.shape)
     draft.load_state_dict(first)
+    if plan.grow is not None:
+        tokens = renew_vocabulary(draft, tokens, data["counts"], target.embed_tokens.weight)
     train(plan, draft, target, tokens, data, plan.again_steps, "draft-again")
+
+
+@torch.no_grad()
+def renew_vocabulary(draft: Draft, tokens: Tensor, counts: Tensor, head: Tensor) -> Tensor:
+    """Give the draft the most frequent tokens of ``counts`` [V]; returns their ids [Vd], ascending.
+
+    A token that it could say keeps its row of the head; a new one begins with the target's,
+    ``head`` [V, H].
+    """
+    renewed = draft_tokens(counts, len(tokens))
+    rows = head[renewed].clone()
+    kept = torch.isin(renewed, tokens)
+    rows[kept] = draft.lm_head.weight[torch.searchsorted(tokens, renewed[kept])]
+    draft.lm_head.weight.copy_(rows)
+    return renewed
 
 
 def train(

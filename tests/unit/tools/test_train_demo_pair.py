@@ -12,6 +12,8 @@ from safetensors.torch import load_file  # noqa: E402
 
 from tools import train_demo_pair  # noqa: E402
 from tools.demo_pair import generate, text  # noqa: E402
+from tools.demo_pair.distil import renew_vocabulary  # noqa: E402
+from tools.demo_pair.draft_loop import draft_tokens  # noqa: E402
 from tools.demo_pair.evaluate import walk  # noqa: E402
 from tools.demo_pair.export import load_pair  # noqa: E402
 from tools.demo_pair.grow import grow, grown_shape  # noqa: E402
@@ -76,8 +78,9 @@ def test_grow_trains_a_deeper_pair_from_the_files_of_another(smoke: Path, tmp_pa
     train_demo_pair.main([*grown, "--out", str(tmp_path / "out"), "--work", str(tmp_path)])
     target, draft, tokens = load_pair(tmp_path / "out")
     assert (target.shape.layers, target.shape.capture) == (8, (2, 4, 6))
-    before, first, old_tokens = load_pair(smoke / "out")
-    assert torch.equal(tokens, old_tokens)
+    before, first, _ = load_pair(smoke / "out")
+    counts = load_file(str(tmp_path / "policy-again.safetensors"))["counts"]
+    assert torch.equal(tokens, draft_tokens(counts, 200))
     assert not torch.equal(draft.fc.weight, first.fc.weight)
     silent = [value for name, value in target.state_dict().items() if "down_proj" in name]
     assert all(bool(value.any()) for value in silent)
@@ -86,6 +89,18 @@ def test_grow_trains_a_deeper_pair_from_the_files_of_another(smoke: Path, tmp_pa
     assert before.shape.layers == 4
     rows = json.loads((tmp_path / "evaluation.json").read_text())
     assert rows[0]["accept_length"]["5"] >= 1.0
+
+
+def test_a_renewed_vocabulary_keeps_the_rows_of_the_words_that_stay() -> None:
+    draft, head = Draft(TINY), torch.randn(50, 16)
+    before, tokens = draft.lm_head.weight.detach().clone(), torch.arange(0, 40, 2)
+    counts = torch.zeros(50, dtype=torch.long)
+    counts[10:30] = 1
+    renewed = renew_vocabulary(draft, tokens, counts, head)
+    assert renewed.tolist() == list(range(10, 30))
+    for row, token in enumerate(renewed.tolist()):
+        want = before[token // 2] if token % 2 == 0 else head[token]
+        assert torch.equal(draft.lm_head.weight[row], want)
 
 
 @pytest.mark.parametrize(
