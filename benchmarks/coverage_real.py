@@ -23,7 +23,8 @@ from specbench.metrics.arms import Arm, gather
 from specbench.metrics.speedup import decode_speedup
 from specbench.metrics.stats import wilson
 from specbench.run import inprocess_backend, run_block
-from specbench.sweep import SweepSpec, plan_jobs
+from specbench.sweep import plan_jobs
+from specbench.sweep_spec import SweepSpec
 from specbench.trace import ArmRun
 from specbench.workload import load_workload
 

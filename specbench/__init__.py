@@ -1,3 +1,3 @@
-"""specbench: benchmark and acceptance-rate profiler for speculative decoding."""
+"""specbench: benchmark and acceptance profiler for speculative decoding."""
 
 __version__ = "0.1.0"

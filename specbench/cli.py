@@ -61,7 +61,7 @@ def build_parser() -> argparse.ArgumentParser:
     """The whole command line."""
     parser = argparse.ArgumentParser(
         prog="specbench",
-        description="Benchmark and acceptance-rate profiler for speculative decoding.",
+        description="Benchmark and acceptance profiler for speculative decoding.",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"specbench {__version__}")
@@ -151,6 +151,7 @@ def _add_load(parser: argparse.ArgumentParser) -> None:
         "--burstiness", type=float, metavar="S", help="shape of gamma gaps; below 1 is burstier"
     )
     group.add_argument("--warmup", type=int, metavar="N", help="warm-up requests per arm")
+    group.add_argument("--timeout", type=float, metavar="S", help="per request (default 600 s)")
     group.add_argument(
         "--noise-floor",
         action="store_true",
@@ -207,6 +208,7 @@ def _add_sweep(subparsers: Any) -> None:
     _add_models(parser)
     group = parser.add_argument_group("outside server (instead of models)")
     group.add_argument("--server", metavar="URL", help="address of a running server")
+    group.add_argument("--baseline-server", metavar="URL", help="one without speculation beside it")
     group.add_argument(
         "--backend", choices=("auto", "openai", "sglang"), help="how to talk to it (default auto)"
     )

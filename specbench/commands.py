@@ -6,21 +6,19 @@ import argparse
 import asyncio
 import contextlib
 import datetime as dt
-import os
 import sys
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from rich.console import Console
 
-from specbench import demo, flags
+from specbench import fitting, flags
 from specbench.backends.base import Backend, BackendFacts, GapProbe
 from specbench.collectors.exposition import Metrics
 from specbench.collectors.points import name_points
 from specbench.collectors.publish import publishing
 from specbench.conclude import conclude, facts_json
-from specbench.config import EngineConfig
 from specbench.dashboards.annotate import annotating, poster
 from specbench.errors import ConfigError, OutputError, RunError, SpecbenchError
 from specbench.explain import explain
@@ -31,18 +29,18 @@ from specbench.metrics.summary import Summary
 from specbench.progress import ProgressBar
 from specbench.provenance import collect
 from specbench.report import terminal
-from specbench.run import inprocess_backend, new_recorder, remote_backend
-from specbench.serve_config import load_serve_config, read_api_key
+from specbench.run import new_recorder, pair_backend, server_backend
+from specbench.serve_config import api_key, load_serve_config, read_api_key
 from specbench.server.app import RunningServer
 from specbench.server.lifetime import run_service
 from specbench.server.logs import JsonLog, take_library_records
 from specbench.store import RunDir, check_folder
-from specbench.sweep import SweepSpec, describe, plan_jobs, run_sweep
-from specbench.trace import Finish, Provenance
+from specbench.sweep import describe, plan_jobs, run_sweep
+from specbench.sweep_spec import SweepSpec
+from specbench.trace import Finish
 from specbench.workload import Workload, load_workload
 
 T = TypeVar("T")
-API_KEY_VARIABLE = "SPECBENCH_API_KEY"
 
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:
@@ -53,11 +51,6 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run(work)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(work)
-
-
-def api_key() -> str | None:
-    """The key from the environment; never a flag, so that it stays out of process lists."""
-    return os.environ.get(API_KEY_VARIABLE) or None
 
 
 def _stamp() -> str:
@@ -77,6 +70,7 @@ def sweep(args: argparse.Namespace, console: Console) -> int:
     spec = _resumed_spec(args, out) if args.resume else flags.sweep_spec(args)
     grid = spec.grid()
     workloads = [load_workload(name) for name in spec.workloads]
+    spec = fitting.with_workloads(spec, workloads)
     jobs = plan_jobs(spec, grid.points, workloads)
     if flags.publish_config(args, api_key()).wanted:
         name_points(job.cell for job in jobs)  # refused before anything runs
@@ -92,12 +86,14 @@ def sweep(args: argparse.Namespace, console: Console) -> int:
         console.print(line, markup=False)
     notes = [*flags.grid_notes(args, spec, grid), *(caveat.text for caveat in spec.caveats)]
     notes += [f"{workload.name}: {note}" for workload in workloads for note in workload.notes]
+    notes += fitting.arrival_notes(spec, workloads)
     for note in notes:
         console.print(f"note: {note}", markup=False)
+    ours: list[RunDir] = []
     try:
-        summary = run_async(_measure(spec, grid, workloads, out, args, console))
+        summary = run_async(_measure(spec, grid, workloads, out, args, console, ours))
     except (KeyboardInterrupt, SpecbenchError) as stopped:
-        _keep(out, console)
+        _keep(out, console, ours)
         if isinstance(stopped, KeyboardInterrupt):
             console.print(
                 f"Interrupted. Go on with: specbench sweep --resume --out {out}", markup=False
@@ -127,8 +123,12 @@ async def _measure(
     out: Path,
     args: argparse.Namespace,
     console: Console,
+    ours: list[RunDir],
 ) -> Summary:
-    """Load the models once, run every block, and conclude while the models are at hand."""
+    """Load the models once, run every block, and conclude while the models are at hand.
+
+    ``ours`` receives the run directory once it is this process's own.
+    """
 
     def tell(text: str) -> None:
         console.print(f"note: {text}", markup=False)
@@ -139,14 +139,13 @@ async def _measure(
         backend = _backend(spec)
         stack.push_async_callback(backend.close)
         facts = await backend.open()
+        grid = fitting.fit_grid(spec, grid, backend, tell)
         place = Place(server=spec.server, device=spec.engine.device)
         gpus = stack.enter_context(watch_gpus(place, facts, interval_s=gpu_interval_s, tell=tell))
-        run_json = describe(spec, grid) | {
-            "facts": facts_json(facts),
-            "provenance": _provenance(args, facts, gpus, workloads),
-        }
+        run_json = describe(spec, grid) | _found(args, facts, gpus, workloads)
         make = RunDir.resume if args.resume else RunDir.create
         run_dir = stack.enter_context(make(out, run_json))
+        ours.append(run_dir)
         with (
             _watcher(args, console) as bar,
             annotating(args.grafana, bar, run_id=out.name, say=tell) as observer,
@@ -166,13 +165,13 @@ async def _measure(
                     gpus=gpus,
                 )
                 await published.finish(out.name)
-        for note in run_dir.notes:
-            tell(note)
-        return _concluded(run_dir, backend)
+        return _concluded(run_dir, backend, tell)
 
 
-def _concluded(run_dir: RunDir, backend: Backend) -> Summary:
+def _concluded(run_dir: RunDir, backend: Backend, tell: Callable[[str], None]) -> Summary:
     """Report while the models are at hand to judge near-ties, then compact the run."""
+    for note in run_dir.notes:
+        tell(note)
     summary = conclude(run_dir, gap=backend.top2_gap if isinstance(backend, GapProbe) else None)
     run_dir.finish()
     return summary
@@ -187,40 +186,26 @@ def _watcher(args: argparse.Namespace, console: Console) -> ProgressBar | LiveVi
     return ProgressBar(console)
 
 
-def _provenance(
+def _found(
     args: argparse.Namespace, facts: BackendFacts, gpus: GpuWatch, workloads: Sequence[Workload]
-) -> Provenance:
+) -> dict[str, Any]:
+    """The part of run.json that says what was there: the backend's facts and provenance."""
     inputs = {key: value for w in workloads for key, value in w.facts().items()}
-    return collect(
+    provenance = collect(
         args.command_line,
         device={**facts.device, **gpus.facts},
         inputs={**facts.inputs, **inputs},
     )
+    return {"facts": facts_json(facts), "provenance": provenance}
 
 
 def _backend(spec: SweepSpec) -> Backend:
     if spec.server is not None:
-        return remote_backend(spec.server, spec.backend, api_key=api_key(), model=spec.model)
-    return _inprocess(spec.target, spec.draft, spec.engine, spec.capture_ids, spec.capture_default)
-
-
-def _inprocess(
-    target: str | None,
-    draft: str | None,
-    engine: EngineConfig,
-    capture_ids: tuple[int, ...] | None,
-    capture_default: bool | None,
-) -> Backend:
-    """The engine on the given pair, or on the shipped one when neither folder is given."""
-    if target is None and draft is not None:
-        raise ConfigError("--draft is given without --target.", todo="Give both, or neither.")
-    shipped = target is None
-    return inprocess_backend(
-        demo.TARGET if target is None else Path(target),
-        demo.DRAFT if shipped else (None if draft is None else Path(draft)),
-        engine,
-        capture_ids=capture_ids,
-        capture_default=bool(capture_default),
+        return server_backend(
+            spec.server, spec.baseline_server, spec.backend, api_key=api_key(), model=spec.model
+        )
+    return pair_backend(
+        spec.target, spec.draft, spec.engine, spec.capture_ids, spec.capture_default
     )
 
 
@@ -235,7 +220,7 @@ def _resumed_spec(args: argparse.Namespace, out: Path) -> SweepSpec:
         raise ConfigError("--resume is given without --out.", todo="Give --out RUN_DIR.")
     with RunDir.open(out) as run_dir:
         before = SweepSpec.from_json(run_dir.run_json["asked"], source=f"{out}/run.json: asked")
-    if flags.any_sweep_flag(args) and flags.sweep_spec(args) != before:
+    if flags.any_sweep_flag(args) and flags.sweep_spec(args) != before.as_asked:
         raise ConfigError(
             f"The flags ask for another sweep than the one in {out}.",
             expected="--resume takes all settings from the run directory.",
@@ -244,10 +229,15 @@ def _resumed_spec(args: argparse.Namespace, out: Path) -> SweepSpec:
     return before
 
 
-def _keep(out: Path, console: Console) -> None:
-    """After a break: report whatever blocks are on disk; leave no empty folder behind."""
+def _keep(out: Path, console: Console, ours: Sequence[RunDir]) -> None:
+    """After a break: report whatever blocks are on disk; leave no empty folder behind.
+
+    A folder that another process writes to is left alone: it never became one of ``ours``.
+    """
     with contextlib.suppress(OSError):
         out.rmdir()
+    if not ours:
+        return
     with contextlib.suppress(OutputError), RunDir.open(out) as run_dir:
         if run_dir.blocks():
             conclude(run_dir)
@@ -264,7 +254,7 @@ def serve(args: argparse.Namespace, console: Console) -> int:
     for note in config.point.notes:
         console.print(f"note: {note}", markup=False)
     models = config.models
-    backend = _inprocess(
+    backend = pair_backend(
         models.target, models.draft, config.engine, models.capture_ids, models.capture_default
     )
 

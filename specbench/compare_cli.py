@@ -32,8 +32,9 @@ def add_parser(subparsers: Any) -> None:
         "compare",
         help="hold one run against another: better, worse, same, with intervals",
         description="Each of BASE and HEAD is a run directory or a saved reference. "
-        "Exit code 1: something is worse by more than the margin, or nothing could be compared, or "
-        "HEAD lacks what BASE measured.",
+        "Exit code 1: something is worse by more than the margin, outputs that were the target's "
+        "own are no longer, nothing could be compared, or HEAD lacks an arm or a figure that BASE "
+        "measured. Arms of HEAD alone are named.",
         allow_abbrev=False,
     )
     parser.add_argument("base", metavar="BASE", help="run directory or reference")
@@ -53,7 +54,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--allow-not-comparable",
         action="store_true",
-        help="exit code 0 although figures could not be compared",
+        help="exit code 0 although figures or arms of BASE could not be compared",
     )
     parser.add_argument("--markdown", metavar="FILE", help="write it for a pull request too")
     parser.add_argument(
@@ -107,8 +108,8 @@ def _compare(args: argparse.Namespace) -> int:
 def _not_compared(result: Comparison, base: Sequence[Curve]) -> str:
     """Why a gate must not open, although nothing is worse; empty when it may.
 
-    A figure of BASE counts that HEAD lacks or that has no interval; one that differing machines
-    keep apart does not, as long as something else was compared.
+    A figure of BASE counts that HEAD lacks or that has no interval, and an arm that only BASE
+    has; what differing machines keep apart does not, as long as something else was compared.
     """
     if result.change is Change.NOT_COMPARABLE:
         return "nothing was compared"
@@ -121,6 +122,7 @@ def _not_compared(result: Comparison, base: Sequence[Curve]) -> str:
         and not old[row.key, ALL].invalid
         and not (row.figure == "speedup" and result.apart)
     ]
+    lost += [f"{comparing.arm(key)} (not in HEAD)" for key in result.lost]
     return f"not compared: {', '.join(lost)}" if lost else ""
 
 
@@ -166,11 +168,12 @@ def _render(result: Comparison, console: Console) -> None:
     for name, missing in (("BASE", result.only_base), ("HEAD", result.only_head)):
         if missing:
             arms = ", ".join(comparing.arm(key) for key in missing)
-            console.print(Text(f"Only in {name}: {arms}", style="dim"))
+            console.print(Text(f"Only in {name}, not compared: {arms}", style="dim"))
 
 
 def _line(one: Difference) -> str:
     blocks = {Scope.SPEED: "times are not compared", Scope.ALL: "nothing is compared"}
     note = blocks.get(one.scope)
     end = f"; {note} (--accept '{one.topic}' to do so)" if note else ""
-    return f"{one.topic} differs: {one.base} -> {one.head}{end}"
+    verb = "differs" if one.known else "may differ"
+    return f"{one.topic} {verb}: {one.base} -> {one.head}{end}"

@@ -150,23 +150,37 @@ def _recorded(run_dir: RunDir) -> _Recorded:
     try:
         if "facts" not in content:
             raise ConfigError(f"{source}: key 'facts' is missing.")
-        if not isinstance(content["points"], dict):
-            raise ConfigError(f"{source}: points={content['points']!r} is no table.")
         asked = _only(content["asked"], _Asked)
         if isinstance(load := asked.get("load"), dict):
             asked["load"] = _only(load, _Load)
         return _Recorded(
             facts=load_strict(_Facts, content["facts"], source=f"{source}: facts"),
             asked=load_strict(_Asked, asked, source=f"{source}: asked"),
-            points={
-                name: load_strict(SpecConfig, values, source=f"{source}: points.{name}")
-                for name, values in content["points"].items()
-            },
+            points=points_of(run_dir),
             dropped=tuple(
                 load_strict(Dropped, gone, source=f"{source}: dropped")
                 for gone in content["dropped"]
             ),
         )
+    except ConfigError as error:
+        expected = error.expected or "What `specbench sweep` wrote."
+        raise OutputError(error.what, expected=expected, todo=error.todo) from error
+
+
+def points_of(run_dir: RunDir) -> dict[str, SpecConfig]:
+    """Every point of the run by its id, measured or not.
+
+    Raises:
+        OutputError: run.json's points are no table of specs.
+    """
+    source, points = f"{run_dir.path}/run.json: points", run_dir.run_json["points"]
+    try:
+        if not isinstance(points, dict):
+            raise ConfigError(f"{source}={points!r} is no table.")
+        return {
+            name: load_strict(SpecConfig, values, source=f"{source}.{name}")
+            for name, values in points.items()
+        }
     except ConfigError as error:
         expected = error.expected or "What `specbench sweep` wrote."
         raise OutputError(error.what, expected=expected, todo=error.todo) from error

@@ -174,6 +174,7 @@ class Arrival(enum.StrEnum):
     CONSTANT = "constant"
     POISSON = "poisson"
     GAMMA = "gamma"
+    TRACE = "trace"  # at the times of a timed trace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,6 +182,7 @@ class LoadConfig:
     """Closed loop (``request_rate`` None: ``concurrency`` in flight) or open loop.
 
     ``burstiness`` is the shape of the gamma distribution of gaps: 1 is Poisson, below 1 burstier.
+    With the arrivals of a trace ``request_rate`` is their mean.
     """
 
     concurrency: int = 1
@@ -206,8 +208,10 @@ class LoadConfig:
                 f"burstiness={self.burstiness} does not apply to arrival={self.arrival}.",
                 todo="Set arrival=gamma, or leave burstiness out.",
             )
-        if self.warmup_requests < 0 or not self.timeout_s > 0:
-            raise ConfigError("warmup_requests is negative or timeout_s is not positive.")
+        if self.warmup_requests < 0:
+            raise ConfigError(f"warmup_requests={self.warmup_requests}.", expected="0 or more.")
+        if not 1e-3 <= self.timeout_s <= 1e7:
+            raise ConfigError(f"timeout_s={self.timeout_s:g}.", expected="From 1e-3 to 1e7 s.")
 
     @property
     def open_loop(self) -> bool:

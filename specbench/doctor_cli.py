@@ -14,7 +14,12 @@ from rich.padding import Padding
 from rich.text import Text
 
 from specbench import doctor_gap_cli, ids_cli
+from specbench.doctor_gap_cli import given, refuse_empty, refuse_ignored
 from specbench.doctor_pair_cli import (
+    ALL,
+    DEFAULTS,
+    OF_PAIR,
+    OF_RUNS,
     Outcome,
     add_pair,
     launch_findings,
@@ -28,6 +33,8 @@ from specbench.screen import new_console
 if TYPE_CHECKING:
     from specbench.doctor.findings import Finding
 
+_COUNTS = "--run, --metrics, --per-position or --accept-length"
+_ASIDE = ("command", "command_line", "run", "doctor_command")
 STYLES = {"error": "bold red", "warning": "yellow", "note": "dim"}
 
 
@@ -40,34 +47,53 @@ def add_parser(subparsers: Any) -> None:
         "and reads shapes in what was measured. Exit code 1 on a finding of severity error.",
         allow_abbrev=False,
     )
-    actions = parser.add_subparsers(dest="doctor_command", metavar="ACTION")
+    actions = parser.add_subparsers(dest="doctor_command", metavar="ACTION", action=_Actions)
     ids_cli.add_parser(actions)
     doctor_gap_cli.add_parser(actions)
     add_pair(parser)
     add_symptoms(parser)
     group = parser.add_argument_group("output")
-    group.add_argument("--explain", metavar="CODE", help="reasoning and numbers of one finding")
+    group.add_argument(
+        "--explain",
+        metavar="CODE",
+        help="reasoning and numbers of one finding; alone: what the code means, nothing is run",
+    )
     group.add_argument("--json", action="store_true", help="JSON instead of a list")
     group.add_argument("--markdown", metavar="FILE", help="also write a section for a report")
     parser.set_defaults(run=_doctor)
 
 
+class _Actions(argparse._SubParsersAction):  # type: ignore[type-arg]  # not generic when it runs
+    """Refuses flags of the doctor before an action: argparse would drop them or mix them up."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:
+        found = given(namespace, [name for name in vars(namespace) if name not in _ASIDE])
+        if found:
+            parser.error(f"{', '.join(found)}: write flags of {values[0]} after {values[0]}")
+        super().__call__(parser, namespace, values, option_string)
+
+
 def _doctor(args: argparse.Namespace) -> int:
     from specbench.doctor import report
-    from specbench.doctor.findings import has_error, rank, to_json
+    from specbench.doctor.findings import has_error, rank
 
     outcome = Outcome()
     found = outcome.found
     stopped: SpecbenchError | KeyboardInterrupt | None = None
     with_symptoms = asks_symptoms(args)
-    _check_flags(args, with_symptoms)
+    looks = bool(args.target or args.draft or not (with_symptoms or args.launch))
+    alone = given(args, [name for name in vars(args) if name not in _ASIDE]) == ["--explain"]
+    _check_flags(args, with_symptoms, looks)
+    if alone:
+        new_console().print(report.meaning(args.explain), markup=False)
+        return 0
     try:
         if args.launch and not (args.target or args.draft):
             found += launch_findings(args.launch, "")
         if with_symptoms:
             seen, outcome.judged = symptoms(args)
             found += seen
-        if args.target or args.draft or not (with_symptoms or args.launch):
+        if looks:
             look_at_pair(args, outcome)
     except (SpecbenchError, KeyboardInterrupt) as error:
         if not found or (isinstance(error, UsageError) and not args.target and not args.draft):
@@ -78,15 +104,7 @@ def _doctor(args: argparse.Namespace) -> int:
     if args.markdown:
         _write(Path(args.markdown), report.markdown(ranked, (*outcome.judged, *outcome.confirmed)))
     if args.json:
-        table = {
-            "findings": [to_json(f) for f in ranked],
-            "judged": list(outcome.judged),
-            "confirmed": outcome.confirmed,
-            "parity": outcome.parity,
-            "step_costs": outcome.step_costs,
-            "draft_spec": outcome.draft_spec,
-            "stopped": _why(stopped),
-        }
+        table = _table(outcome, ranked, _why(stopped))
         console.print(json.dumps(table, indent=2, allow_nan=False), markup=False)
     elif args.explain:
         console.print(report.explain(ranked, args.explain), markup=False)
@@ -103,42 +121,75 @@ def _doctor(args: argparse.Namespace) -> int:
     return 1 if has_error(ranked) else 0
 
 
+def _table(outcome: Outcome, ranked: Sequence[Finding], stopped: str) -> dict[str, Any]:
+    """All that is known as plain data."""
+    from specbench.doctor.findings import to_json
+
+    return {
+        "findings": [to_json(finding) for finding in ranked],
+        "judged": list(outcome.judged),
+        "confirmed": outcome.confirmed,
+        "parity": outcome.parity,
+        "step_costs": outcome.step_costs,
+        "draft_spec": outcome.draft_spec,
+        "stopped": stopped,
+    }
+
+
 def _why(stopped: SpecbenchError | KeyboardInterrupt | None) -> str:
     if stopped is None:
         return ""
     return str(stopped) if isinstance(stopped, SpecbenchError) else "interrupted."
 
 
-def _check_flags(args: argparse.Namespace, with_symptoms: bool) -> None:
-    """Flags that only mean something beside another, and a code that exists."""
+def _check_flags(args: argparse.Namespace, with_symptoms: bool, looks: bool) -> None:
+    """A code that exists, no flag that would be ignored; then the defaults."""
     from specbench.doctor.catalogue import check_code
 
+    refuse_empty(args)
     if args.explain:
         check_code(args.explain)
-    parity_names(args.parity)
+    if args.explain and args.json:
+        raise ConfigError(
+            "--explain and --json are given together.",
+            todo="Drop --explain: the JSON has the reasoning and the numbers of every finding.",
+        )
     if bool(args.target) != bool(args.draft):
         raise ConfigError("--target and --draft go together.", todo="Give both, or neither.")
-    for name, needs, given in (
+    parity_names(ALL if args.parity is None else args.parity)
+    if not looks:
+        where = "where no pair is looked at (the demo pair is not, beside counts or --launch)"
+        refuse_ignored(args, OF_PAIR, where, "Add --target and --draft, or leave it out.")
+    if args.static:
+        refuse_ignored(
+            args, OF_RUNS, "with --static, which runs no model", "Drop --static, or leave it out."
+        )
+    for name, value in DEFAULTS.items():
+        if getattr(args, name) is None:
+            setattr(args, name, value)
+    _check_beside(args, with_symptoms)
+    for name, least in (("requests", 1), ("max_tokens", 2), ("tensor_parallel", 1)):
+        number = getattr(args, name)
+        if number is not None and number < least:
+            raise ConfigError(
+                f"--{name.replace('_', '-')} {number}.", expected=f"At least {least}."
+            )
+
+
+def _check_beside(args: argparse.Namespace, with_symptoms: bool) -> None:
+    """Flags that only mean something beside another."""
+    positions = args.run_dir or args.metrics or args.per_position
+    no_ranks = args.tensor_parallel > 1 and "ranks" not in parity_names(args.parity)
+    for name, needs, alone in (
         ("--control", "--run", args.control and not args.run_dir),
         ("--since", "--metrics", args.since and not args.metrics),
         ("--steps", "--per-position", args.steps is not None and args.per_position is None),
-        ("--expect", "symptoms", args.expect and not with_symptoms),
-        ("--break-even", "symptoms", args.break_even is not None and not with_symptoms),
-        ("--propose-ids", "the probe, so no --static", args.propose_ids and args.static),
-        ("--tensor-parallel", "ranks among --parity", _no_ranks(args)),
+        ("--expect", "--run, --metrics or --per-position", args.expect and not positions),
+        ("--break-even", _COUNTS, args.break_even is not None and not with_symptoms),
+        ("--tensor-parallel", "ranks among --parity", no_ranks),
     ):
-        if given:
+        if alone:
             raise ConfigError(f"{name} needs {needs}.")
-    for name, least in (("requests", 1), ("max_tokens", 2), ("tensor_parallel", 1)):
-        given = getattr(args, name)
-        if given is not None and given < least:
-            flag = name.replace("_", "-")
-            raise ConfigError(f"--{flag} {given}.", expected=f"At least {least}.")
-
-
-def _no_ranks(args: argparse.Namespace) -> bool:
-    """Ranks are asked for, and their probe is left out."""
-    return args.tensor_parallel > 1 and (args.static or "ranks" not in parity_names(args.parity))
 
 
 def _write(path: Path, text: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +13,13 @@ from specbench.errors import ConfigError
 from specbench.screen import new_console
 
 if TYPE_CHECKING:
-    from specbench.doctor.gap import Framework
+    from rich.console import Console
+
+    from specbench.doctor.gap import Framework, Gap
     from specbench.doctor.gap_probe import GapProbe
 
+DEFAULTS = {"workload": "default", "requests": 36, "max_tokens": 32}
+_OF_PAIR = ("capture_ids", "capture_default", "d2t", *DEFAULTS, "train_data", "train_template")
 _SHARES = {
     "restricted": "offline accuracy within the draft's vocabulary, on the target's own text",
     "full": "the same over all tokens",
@@ -59,9 +64,10 @@ def _add_pair(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--target", metavar="DIR", help="target checkpoint")
     group.add_argument("--draft", metavar="DIR", help="EAGLE-3 draft checkpoint")
     add_draft_flags(group)
-    group.add_argument("--workload", default="default", metavar="NAME", help="prompts")
-    group.add_argument("--requests", type=int, default=36, metavar="N", help="default 36")
-    group.add_argument("--max-tokens", type=int, default=32, metavar="N", help="default 32")
+    group.add_argument("--workload", metavar="NAME", help="prompts (default: default)")
+    for name, about in (("requests", "how many of them"), ("max_tokens", "reply tokens each")):
+        told = f"{about} (default {DEFAULTS[name]})"
+        group.add_argument(flag(name), type=int, metavar="N", help=told)
     group.add_argument("--train-data", metavar="FILE", help="training records with their replies")
     group.add_argument(
         "--train-template",
@@ -84,39 +90,85 @@ def numbers(text: str | None, flag: str) -> tuple[float, ...]:
         raise ConfigError(f"{flag} {text!r}.", expected="Numbers such as 0.6,0.3.") from error
 
 
+def flag(name: str) -> str:
+    """As it is typed: max_tokens is --max-tokens, run_dir is --run."""
+    return f"--{name.removesuffix('_dir').replace('_', '-')}"
+
+
+def given(args: argparse.Namespace, names: Iterable[str]) -> list[str]:
+    """Those of ``names`` that were given, as flags; a flag's default is None, False or []."""
+    values = ((name, getattr(args, name)) for name in names)
+    return [flag(n) for n, v in values if v is not None and v is not False and v != []]
+
+
+def refuse_ignored(args: argparse.Namespace, names: Iterable[str], where: str, todo: str) -> None:
+    """Refuse those of ``names`` that were given, as they would do nothing.
+
+    Raises:
+        ConfigError: names them, ``where`` they mean nothing, and what to do.
+    """
+    if found := given(args, names):
+        raise ConfigError(f"{', '.join(found)}: has no meaning {where}.", todo=todo)
+
+
+def refuse_empty(args: argparse.Namespace) -> None:
+    """Refuse a flag with an empty text, such as a shell's variable that is not set.
+
+    Raises:
+        ConfigError: names it.
+    """
+    for name, value in vars(args).items():
+        if value == "":
+            raise ConfigError(f"{flag(name)} is empty.", todo="Give a value, or leave it out.")
+
+
 def _gap(args: argparse.Namespace) -> int:
     from specbench.doctor.findings import to_json
     from specbench.doctor.gap import FRAMEWORKS, Measured, gap_finding, implied_length, split_gap
 
-    given = {}
-    for name in _SHARES:
-        value = getattr(args, name.replace("-", "_"))
-        if value is not None and not 0 <= value <= 1:
-            raise ConfigError(f"--{name} {value}.", expected="A share from 0 to 1.")
-        if value is not None:
-            given[name.replace("-", "_")] = value
+    refuse_empty(args)
+    shares = _shares(args)
     accuracies = numbers(args.train_accuracy, "--train-accuracy")
     framework = FRAMEWORKS[args.framework]
+    if not framework.ignores_unknown:
+        where = f"with {args.framework}, where a token that the draft lacks counts as wrong"
+        refuse_ignored(args, ("restricted", "unknown"), where, "Leave it out, or give --full.")
     implied_length(accuracies, framework, args.num_steps)  # refuses them before anything is run
     probed = _measure(args, framework)
     figures = {} if probed is None else _figures(probed)
     served = args.accept_length
-    if served is None and probed is not None and "engine" not in given:
+    if served is None and probed is not None and "engine" not in shares:
         served = probed.accept_length
-    elif served is not None and "engine" not in given:
+    elif served is not None and "engine" not in shares:
         figures.pop("engine", None)  # that accept length is another engine's
-    measured = Measured(**(figures | given))
+    measured = Measured(**(figures | shares))
     gap = split_gap(accuracies, framework, args.num_steps, measured, served)
     finding = gap_finding(gap, framework, accuracies)
     console = new_console(soft_wrap=args.json)
     told = () if probed is None else probed.told
+    notes = _notes(accuracies, args.num_steps)
     if args.json:
-        table = to_json(finding) | {"measured_on": list(told)}
+        table = to_json(finding) | {"measured_on": list(told), "notes": notes}
         console.print(json.dumps(table, indent=2, allow_nan=False), markup=False)
         return 0
     console.print(finding.title, style="bold", markup=False)
-    for line in told:
-        console.print(f"Measured on {line}.", style="dim", markup=False)
+    for line in (*notes, *(f"Measured on {each}." for each in told)):
+        console.print(line, style="dim", markup=False)
+    _show_parts(console, gap)
+    if finding.remedy:
+        console.print(finding.remedy, style="dim", markup=False)
+    return 0
+
+
+def _notes(accuracies: Sequence[float], num_steps: int) -> list[str]:
+    """What of the accuracies is not used: one alone stands for every step."""
+    further = len(accuracies) - num_steps
+    if len(accuracies) == 1 or further <= 0:
+        return []
+    return [f"Accuracies of {further} further steps were not used: --num-steps {num_steps}."]
+
+
+def _show_parts(console: Console, gap: Gap) -> None:
     if gap.total is not None:
         console.print(
             f"First position: training minus served {100 * gap.total:+.1f} points, of which"
@@ -124,9 +176,18 @@ def _gap(args: argparse.Namespace) -> int:
     for term in gap.terms:
         points = "not measured" if term.points is None else f"{100 * term.points:+.1f}"
         console.print(f"  {term.name:<18} {points:>12}  {term.why}", markup=False)
-    if finding.remedy:
-        console.print(finding.remedy, style="dim", markup=False)
-    return 0
+
+
+def _shares(args: argparse.Namespace) -> dict[str, float]:
+    """The known figures that were given."""
+    known = {}
+    for name in _SHARES:
+        value = getattr(args, name.replace("-", "_"))
+        if value is not None and not 0 <= value <= 1:
+            raise ConfigError(f"--{name} {value}.", expected="A share from 0 to 1.")
+        if value is not None:
+            known[name.replace("-", "_")] = value
+    return known
 
 
 def _figures(probed: GapProbe) -> dict[str, float | None]:
@@ -140,13 +201,18 @@ def _measure(args: argparse.Namespace, framework: Framework) -> GapProbe | None:
     if bool(args.target) != bool(args.draft):
         raise ConfigError("--target and --draft go together.", todo="Give both, or neither.")
     if not args.target:
-        if args.train_data or args.train_template:
-            raise ConfigError("--train-data and --train-template need --target and --draft.")
+        refuse_ignored(
+            args, _OF_PAIR, "without a pair", "Add --target and --draft, or leave it out."
+        )
         return None
+    if args.capture_ids and args.capture_default:
+        raise ConfigError("--capture-ids and --capture-default are both given.", todo="Drop one.")
+    for name, default in DEFAULTS.items():
+        if getattr(args, name) is None:
+            setattr(args, name, default)
     for name, least in (("requests", 1), ("max_tokens", 3)):
         if getattr(args, name) < least:
-            flag = name.replace("_", "-")
-            raise ConfigError(f"--{flag} {getattr(args, name)}.", expected=f"At least {least}.")
+            raise ConfigError(f"{flag(name)} {getattr(args, name)}.", expected=f"At least {least}.")
     from specbench.checkpoint.conventions import parse_ids
     from specbench.doctor.gap_data import read_replies
     from specbench.doctor.gap_probe import GapPair, measure_gap, shipped_template

@@ -24,6 +24,16 @@ if TYPE_CHECKING:
 
 ALL, NONE = "all", "none"
 SECONDS = 60
+OF_RUNS = {
+    "workload": "default",
+    "requests": None,
+    "max_tokens": 32,
+    "parity": ALL,
+    "tensor_parallel": 1,
+    "propose_ids": None,
+}
+DEFAULTS = {**OF_RUNS, "engine": ""}
+OF_PAIR = ("static", "capture_ids", "capture_default", "d2t", *DEFAULTS)
 
 
 @dataclass(slots=True)
@@ -41,7 +51,7 @@ class Outcome:
 
 
 def add_pair(parser: argparse.ArgumentParser) -> None:
-    """Declare the flags that name a pair and how it is looked at."""
+    """Declare the flags that name a pair and how it is looked at; None or False if not given."""
     group = parser.add_argument_group("pair (no flag at all: the shipped demo pair)")
     group.add_argument("--target", metavar="DIR", help="target checkpoint")
     group.add_argument("--draft", metavar="DIR", help="EAGLE-3 draft checkpoint")
@@ -50,30 +60,24 @@ def add_pair(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--propose-ids", metavar="K,K,K", help="physical layers to score beside the claimed ones"
     )
-    group.add_argument(
-        "--engine", default="", metavar="CODE==VERSION", help="judge layer ids for this engine"
-    )
+    group.add_argument("--engine", metavar="CODE==VERSION", help="judge layer ids for this engine")
     group.add_argument("--launch", metavar="ARGS", help="launch arguments of SGLang or vLLM")
-    group.add_argument("--workload", default="default", metavar="NAME", help="text of the probe")
+    group.add_argument("--workload", metavar="NAME", help="text of the probe (default: default)")
     group.add_argument(
         "--requests",
         type=int,
         metavar="N",
         help="prompts of the probe (default: 36, and up to 108 where these do not decide)",
     )
-    group.add_argument(
-        "--max-tokens", type=int, default=32, metavar="N", help="reply tokens each (default 32)"
-    )
+    group.add_argument("--max-tokens", type=int, metavar="N", help="reply tokens each (default 32)")
     group.add_argument(
         "--parity",
-        default=ALL,
         metavar="NAMES",
         help="parity probes of the engine: all (default), none, or names such as cache,tree",
     )
     group.add_argument(
         "--tensor-parallel",
         type=int,
-        default=1,
         metavar="N",
         help="also hold an engine of N ranks against one",
     )

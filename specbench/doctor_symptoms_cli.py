@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from specbench.errors import ConfigError
 
 if TYPE_CHECKING:
     from specbench.doctor.findings import Finding
+    from specbench.doctor.symptoms_data import Observed
 
 
 def add_symptoms(parser: argparse.ArgumentParser) -> None:
@@ -71,19 +72,36 @@ def symptoms(args: argparse.Namespace) -> tuple[Sequence[Finding], tuple[str, ..
             f"Judged {seen.source}: {seen.basis} (of the run's points the chain with the most "
             "verify steps at the lowest temperature)."
         )
+        judged += _unjudged(seen, expected, args.break_even)
         cost = break_even if args.break_even is None else args.break_even
         found += diagnose(seen, expected=expected, break_even=cost)
         for control in args.control:
             kind, _, folder = control.partition("=")
             if not folder:
                 raise ConfigError(f"--control {control!r}.", expected="KIND=DIR.")
-            found.append(check_control(seen, read_run(Path(folder))[0], kind))
+            found.append(check_control(seen, read_run(Path(folder), seen.point)[0], kind))
     if args.metrics:
         seen = read_metrics(args.metrics, args.since)
         judged.append(f"Judged {seen.source}: {seen.basis}.")
+        judged += _unjudged(seen, expected, args.break_even)
         found += diagnose(seen, expected=expected, break_even=args.break_even)
     if args.accept_length is not None or args.per_position is not None:
         shares = numbers(args.per_position, "--per-position")
         seen = from_numbers(args.accept_length, shares, args.steps)
+        judged += _unjudged(seen, expected, args.break_even)
         found += diagnose(seen, expected=expected, break_even=args.break_even)
     return found, tuple(judged)
+
+
+def _unjudged(seen: Observed, expected: Sequence[float], break_even: float | None) -> Iterator[str]:
+    """What was given and could not be used on these counts, a sentence each."""
+    judged = [share for share in seen.conditional if share.high is not None]
+    if expected and not judged:
+        yield f"--expect was not used: {seen.source} has no positions with an interval."
+    elif expected and len(expected) != len(seen.conditional):
+        yield (
+            f"--expect names {len(expected)} positions and {seen.source} has "
+            f"{len(seen.conditional)}: only those in both were compared."
+        )
+    if break_even is not None and (seen.accept_length is None or seen.accept_length.high is None):
+        yield f"--break-even was not used: {seen.source} has no accept length with an interval."

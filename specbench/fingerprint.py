@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,9 @@ from typing import Any
 _ANSWER = ("max_tokens", "seed", "as_engine")
 _SPEED = ("threads", "max_batch_size", "use_graphs")
 _LOAD = ("request_rate", "arrival", "burstiness")
-_DEVICE = ("device", "compute_capability")
+_DEVICE = ("device", "compute_capability", "baseline_device", "baseline_compute_capability")
+_VERIFICATION = ("verification", "threshold_single", "threshold_acc")
+NOT_RECORDED = "not recorded"
 
 
 class Scope(enum.IntEnum):
@@ -42,21 +45,35 @@ SCOPES = {
     "load": Scope.SPEED,
     "draft": Scope.CHANGE,
     "capture": Scope.CHANGE,
+    "draft reading": Scope.CHANGE,
+    "verification": Scope.CHANGE,
     "ranks": Scope.CHANGE,
     "kernels": Scope.CHANGE,
+    "server": Scope.CHANGE,
     "specbench": Scope.CHANGE,
     "libraries": Scope.CHANGE,
 }
-_ANSWERING = ("target", "tokenizer", "workload", "settings", "dtype", "draft", "capture", "ranks")
+_ANSWERING = (
+    *("target", "tokenizer", "workload", "settings", "dtype", "draft", "capture"),
+    *("draft reading", "verification", "ranks"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """A topic in which two runs differ: its values in base and head, cut to what differs."""
+    """A topic in which two runs differ: its values in base and head, cut to what differs.
+
+    A side that never heard of the topic, a reference of an older version, says ``NOT_RECORDED``.
+    """
 
     topic: str
     base: str
     head: str
+
+    @property
+    def known(self) -> bool:
+        """True when both sides recorded the topic, so that it is known to differ."""
+        return NOT_RECORDED not in (self.base, self.head)
 
     @property
     def scope(self) -> Scope:
@@ -65,7 +82,11 @@ class Difference:
 
 
 def topics(run_json: Mapping[str, Any]) -> dict[str, dict[str, str]]:
-    """The facts of ``run.json`` by topic; a topic that the run knows nothing of is empty."""
+    """The facts of ``run.json`` by topic; a topic that the run knows nothing of is empty.
+
+    What the models and the verifier did is taken from what the backend told, not from the flags:
+    those of the engine say nothing of an outside server.
+    """
     asked = _table(run_json.get("asked"))
     load, engine = _table(asked.get("load")), _table(asked.get("engine"))
     provenance = _table(run_json.get("provenance"))
@@ -81,8 +102,11 @@ def topics(run_json: Mapping[str, Any]) -> dict[str, dict[str, str]]:
         "dtype": _kept(device, ("dtype",)),
         "load": _kept(load, _LOAD),
         "capture": _kept(device, ("capture_physical",)),
+        "draft reading": _reading(device),
+        "verification": _kept(device, _VERIFICATION),
         "ranks": _kept(device, ("tensor_parallel",)),
         "kernels": _kept(device, ("attention", "kernels", "weights")),
+        "server": _kept(device, ("server", "baseline_server")),
         "specbench": _kept(software, ("specbench", "specbench_source_sha256")),
         "libraries": _kept(software, ("python", "torch", "sglang", "vllm")),
     }
@@ -93,8 +117,9 @@ def topics(run_json: Mapping[str, Any]) -> dict[str, dict[str, str]]:
 
 
 def fingerprint(run_json: Mapping[str, Any]) -> str:
-    """SHA-256 over everything that changes the tokens of a run: models, tokenizer, prompts,
-    settings, points, dtype, captured layers and ranks. Not the machine, not the code."""
+    """SHA-256 over everything that is asked for and changes the tokens of a run: models and how
+    the draft is read, tokenizer, prompts, settings, points, dtype, captured layers, verification
+    and ranks. Not the machine, not the code: they change tokens by rounding alone."""
     by_topic = topics(run_json)
     content = {topic: by_topic[topic] for topic in _ANSWERING}
     text = json.dumps([content, _specs(run_json.get("points"))], sort_keys=True, default=str)
@@ -115,23 +140,39 @@ def _specs(points: Any) -> Any:
 def differences(
     base: Mapping[str, Mapping[str, str]], head: Mapping[str, Mapping[str, str]]
 ) -> tuple[Difference, ...]:
-    """The topics in which two runs differ, the gravest first."""
+    """The topics in which two runs differ or are not known to agree, the gravest first."""
     found = [
         Difference(topic=topic, base=_told(old, new), head=_told(new, old))
         for topic in SCOPES
-        if (old := base.get(topic, {})) != (new := head.get(topic, {}))
+        if (old := base.get(topic)) != (new := head.get(topic)) and (old or new)
     ]
     return tuple(sorted(found, key=lambda one: -one.scope))
 
 
-def _told(values: Mapping[str, str], other: Mapping[str, str]) -> str:
+def _told(values: Mapping[str, str] | None, other: Mapping[str, str] | None) -> str:
     """What differs from ``other``; a hash is cut to twelve digits."""
+    if values is None:
+        return NOT_RECORDED
+    other = other or {}
     shown = [
         f"{key.removeprefix('sha256:')} {value[:12] if 'sha256' in key else value}"
         for key, value in values.items()
         if other.get(key) != value
     ]
     return ", ".join(shown) or "nothing"
+
+
+def _reading(device: Mapping[str, Any]) -> dict[str, Any]:
+    """How the draft's files were taken: its vocabulary map (``--d2t``) and its embedding.
+
+    Of each policy its first word: what follows gives the reason, and changes no token.
+    """
+    try:
+        spec = _table(json.loads(device.get("draft_spec") or "{}"))
+    except (TypeError, ValueError):
+        spec = {}
+    said = {**_kept(spec, ("d2t_policy",)), **_kept(device, ("draft_embedding",))}
+    return {name: re.split("[:,]", str(policy))[0] for name, policy in said.items()}
 
 
 def _table(value: Any) -> Mapping[str, Any]:

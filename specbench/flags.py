@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from specbench.collectors.gpu import DEFAULT_INTERVAL_S, LEAST_INTERVAL_S
@@ -13,7 +13,7 @@ from specbench.config import Arrival, EngineConfig, LoadConfig, SpecConfig
 from specbench.errors import ConfigError
 from specbench.grid import Grid, parse_values
 from specbench.metrics.goodput import check_latency
-from specbench.sweep import SweepSpec
+from specbench.sweep_spec import SweepSpec
 from specbench.verification import Verification
 
 ENGINE_FLAGS = (
@@ -60,6 +60,7 @@ def sweep_spec(args: argparse.Namespace) -> SweepSpec:
         "target": args.target,
         "draft": args.draft,
         "server": args.server,
+        "baseline_server": args.baseline_server,
         "backend": args.backend,
         "model": args.model,
         "workloads": tuple(args.workload) if args.workload else None,
@@ -82,17 +83,27 @@ def sweep_spec(args: argparse.Namespace) -> SweepSpec:
     chosen = dict(PROFILES[args.profile or "quick"])
     chosen |= {key: value for key, value in given.items() if value is not None}
     _check_grid(given, chosen)
+    _check_drafting(args, chosen["num_steps"])
     if not args.blocks:
         chosen["blocks"] = min(chosen["blocks"], chosen["requests"])
     load = LoadConfig(**_load_flags(args))
-    if args.target and not args.draft and max(chosen["num_steps"]) > 0:
-        raise ConfigError(
-            f"--target {args.target} is given without --draft, but num_steps="
-            f"{max(chosen['num_steps'])} needs one.",
-            todo="Give --draft, or --num-steps 0 for plain decoding alone.",
-        )
     engine = engine_config(args, max_batch_size=max(chosen["batch_sizes"]))
     return SweepSpec(**chosen, load=load, engine=engine)
+
+
+def _check_drafting(args: argparse.Namespace, num_steps: Sequence[int]) -> None:
+    """Refuse models or servers that do not fit whether anything is drafted."""
+    if args.baseline_server is not None and not any(num_steps):
+        raise ConfigError(
+            "--baseline-server with --num-steps 0: nothing is measured but plain decoding.",
+            todo="Give --num-steps over 0, or leave --baseline-server out.",
+        )
+    if args.target and not args.draft and any(num_steps):
+        raise ConfigError(
+            f"--target {args.target} is given without --draft, but num_steps={max(num_steps)} "
+            "needs one.",
+            todo="Give --draft, or --num-steps 0 for plain decoding alone.",
+        )
 
 
 def _check_grid(given: Mapping[str, Any], chosen: Mapping[str, Any]) -> None:
@@ -140,7 +151,8 @@ def _check_place(args: argparse.Namespace) -> None:
         raise ConfigError(
             "--capture-ids and --capture-default are given together.", expected="One of them."
         )
-    of_server = [f"--{name}" for name in ("backend", "model") if getattr(args, name) is not None]
+    beside = ("backend", "model", "baseline_server")
+    of_server = [f"--{n.replace('_', '-')}" for n in beside if getattr(args, n) is not None]
     if args.server is None and of_server:
         raise ConfigError(
             f"{of_server[0]} is given without --server.", expected="It concerns an outside server."
@@ -155,7 +167,13 @@ def _check_place(args: argparse.Namespace) -> None:
 
 
 def _load_flags(args: argparse.Namespace) -> dict[str, Any]:
-    if args.request_rate is None and (args.arrival or args.burstiness):
+    if args.arrival == Arrival.TRACE and args.request_rate is not None:
+        raise ConfigError(
+            "--arrival trace and --request-rate are given together.",
+            expected="A timed trace brings its own times.",
+        )
+    shaped = args.burstiness or args.arrival not in (None, Arrival.TRACE)
+    if args.request_rate is None and shaped:
         raise ConfigError(
             "--arrival or --burstiness is given without --request-rate.",
             expected="They shape an open loop.",
@@ -166,6 +184,7 @@ def _load_flags(args: argparse.Namespace) -> dict[str, Any]:
         "arrival": Arrival(args.arrival) if args.arrival else None,
         "burstiness": args.burstiness,
         "warmup_requests": args.warmup,
+        "timeout_s": args.timeout,
         "seed": args.seed,
     }
     return {key: value for key, value in flags.items() if value is not None}

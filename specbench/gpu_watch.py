@@ -19,6 +19,7 @@ from specbench.collectors.visible import ORDER_VARIABLE, VARIABLE, order_is_a_gu
 from specbench.conclude import add_caveats
 from specbench.estimate import Caveat, Severity
 from specbench.gpu_samples import GpuSample
+from specbench.grown_file import has_a_line
 from specbench.store import RunDir
 
 Tell = Callable[[str], None]
@@ -74,7 +75,8 @@ class GpuWatch:
         """
         if samples:
             seq = len(run_dir.blocks()) - 1
-            head = "" if (run_dir.path / gpu_samples.FILE).exists() else gpu_samples.header()
+            kept = has_a_line(run_dir.path / gpu_samples.FILE)
+            head = "" if kept else gpu_samples.header()
             run_dir.append(gpu_samples.FILE, head + gpu_samples.lines(seq, samples))
         add_caveats(run_dir, "", self.caveats)
 
@@ -109,11 +111,11 @@ def watch_gpus(
         said = nvml.failed or place.server is None
         yield GpuWatch(caveats=_not_sampled(nvml.reason, tell) if said else ())
         return
-    gpus, caveats = _used(nvml.gpus, place, environ)
+    ranks = _ranks(facts)
+    gpus, caveats = _used(nvml.gpus, place, ranks, environ)
     if not gpus:
         nvml.close()
-        seen = environ.get(VARIABLE)
-        reason = f"{VARIABLE}={seen!r} and device {place.device!r} name no GPU that NVML finds"
+        reason = _none_found(place, ranks, environ.get(VARIABLE))
         yield GpuWatch(caveats=_not_sampled(reason, tell) if place.server is None else ())
         return
     for caveat in caveats:
@@ -129,17 +131,35 @@ def _not_sampled(reason: str, tell: Tell) -> tuple[Caveat, ...]:
     return (Caveat(code="gpu_not_sampled", severity=Severity.NOTE, text=text),)
 
 
+def _none_found(place: Place, ranks: int, named: str | None) -> str:
+    if ranks == 1:
+        return f"{VARIABLE}={named!r} and device {place.device!r} name no GPU that NVML finds"
+    count = ranks or "an unknown number of"
+    return f"{VARIABLE}={named!r} does not name a GPU that NVML finds for each of {count} ranks"
+
+
+def _ranks(facts: BackendFacts) -> int:
+    """GPUs of one engine; 0 where the facts do not tell (``Ranks.facts``)."""
+    said = facts.device.get("tensor_parallel", "1")
+    return int(said) if said.isdecimal() else 0
+
+
+def _of_engine(seen: Sequence[Gpu], device: str, ranks: int) -> tuple[Gpu, ...]:
+    """The GPUs of an engine in here: rank i computes on CUDA's device i; none if one is missing."""
+    first = int(device.partition(":")[2] or 0) if ranks == 1 else 0
+    found = tuple(seen[first : first + ranks])
+    return found if len(found) == ranks else ()
+
+
 def _used(
-    machine: Sequence[Gpu], place: Place, environ: Mapping[str, str]
+    machine: Sequence[Gpu], place: Place, ranks: int, environ: Mapping[str, str]
 ) -> tuple[tuple[Gpu, ...], tuple[Caveat, ...]]:
     """The GPUs that the run uses, and what is doubtful about that."""
     named = environ.get(VARIABLE)
     gpus = visible(machine, named)
     caveats = []
     if place.server is None:
-        _, _, index = place.device.partition(":")
-        first = int(index or 0)
-        gpus = gpus[first : first + 1]
+        gpus = _of_engine(gpus, place.device, ranks)
         if order_is_a_guess(machine, named, environ.get(ORDER_VARIABLE)):
             text = (
                 "GPUs of different models are told apart by index, and CUDA may count otherwise "

@@ -6,7 +6,7 @@ Nothing runs before the whole grid is known to be legal (semantics.md 3).
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from specbench.config import SpecConfig
@@ -49,7 +49,10 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
-    """The points to run, baseline first, and the combinations that were dropped."""
+    """The points to run and the combinations that were dropped.
+
+    The baseline comes first; it is missing only where a server cannot decode plainly.
+    """
 
     points: tuple[Point, ...]
     dropped: tuple[Dropped, ...]
@@ -84,6 +87,16 @@ class Grid:
             else:
                 kept.append(point)
         return Grid(points=tuple(kept), dropped=tuple(dropped))
+
+    def less(self, refused: Mapping[SpecConfig, str]) -> Grid:
+        """The grid without the points of ``refused``, which go to the dropped with its reasons."""
+        return Grid(
+            points=tuple(point for point in self.points if point.spec not in refused),
+            dropped=(
+                *self.dropped,
+                *(Dropped(**asdict(spec), reason=reason) for spec, reason in refused.items()),
+            ),
+        )
 
 
 def parse_values(text: str, *, flag: str, least: int = 0) -> tuple[int, ...]:

@@ -30,6 +30,21 @@ def append_lines(path: Path, text: str) -> None:
         ) from error
 
 
+def has_a_line(path: Path) -> bool:
+    """True when the first line of ``path`` is whole; False without a file.
+
+    Raises:
+        OutputError: it cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            return file.readline().endswith(b"\n")
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise OutputError(f"{path} cannot be read: {error}.") from error
+
+
 def whole_lines(path: Path) -> str:
     """The text of ``path`` up to its last whole line; empty when there is no file.
 

@@ -12,10 +12,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from specbench import __version__
+from specbench import __version__, demo
 from specbench.backends.base import Backend, BackendFacts, Event, SeesTraffic, TakesOnTrust
 from specbench.backends.openai import OpenAIBackend
+from specbench.backends.remote import RemoteBackend
 from specbench.backends.sglang import SGLangBackend
+from specbench.backends.two_servers import TwoServers
 from specbench.collectors.live import EngineState, Recorder
 from specbench.config import EngineConfig, LoadConfig, SpecConfig
 from specbench.errors import ConfigError
@@ -24,6 +26,7 @@ from specbench.load.generator import run_load
 from specbench.load.lag import ClientLag
 from specbench.request import Request
 from specbench.trace import ArmRun, Finish, RequestTrace
+from specbench.workload import Workload
 
 MOST_LAG_NS = 10_000_000
 
@@ -65,9 +68,52 @@ def inprocess_backend(
     )
 
 
+def pair_backend(
+    target: str | None,
+    draft: str | None,
+    engine: EngineConfig,
+    capture_ids: tuple[int, ...] | None,
+    capture_default: bool | None,
+) -> Backend:
+    """The engine on the given pair, or on the shipped one when neither folder is given.
+
+    Raises:
+        ConfigError: a draft without a target, or as in ``inprocess_backend``.
+    """
+    if target is None and draft is not None:
+        raise ConfigError("--draft is given without --target.", todo="Give both, or neither.")
+    shipped = target is None
+    return inprocess_backend(
+        demo.TARGET if target is None else Path(target),
+        demo.DRAFT if shipped else (None if draft is None else Path(draft)),
+        engine,
+        capture_ids=capture_ids,
+        capture_default=bool(capture_default),
+    )
+
+
+def server_backend(
+    server: str,
+    baseline_server: str | None,
+    kind: str,
+    *,
+    api_key: str | None,
+    model: str | None = None,
+) -> Backend:
+    """A backend for ``server``, with plain decoding sent to ``baseline_server`` where it is given.
+
+    Raises:
+        ConfigError: as in ``remote_backend``, or both are the same.
+    """
+    first = remote_backend(server, kind, api_key=api_key, model=model)
+    if baseline_server is None:
+        return first
+    return TwoServers(first, remote_backend(baseline_server, kind, api_key=api_key, model=model))
+
+
 def remote_backend(
     server: str, kind: str, *, api_key: str | None, model: str | None = None
-) -> Backend:
+) -> RemoteBackend:
     """A backend for the server at ``server``; ``kind`` is auto, openai or sglang.
 
     Raises:
@@ -85,6 +131,24 @@ def remote_backend(
             )
         return SGLangBackend(server, api_key=api_key)
     raise ConfigError(f"backend={kind!r} is unknown.", expected="auto, openai or sglang.")
+
+
+def check_wording(kind: str, workloads: Sequence[Workload]) -> None:
+    """Refuse prompts that the protocol ``kind`` has no words for, before anything is begun.
+
+    Raises:
+        ConfigError: messages are to go to SGLang's ``/generate``, which takes plain text.
+    """
+    if kind != "sglang":
+        return
+    for workload in workloads:
+        if not all(prompt.raw for prompt in workload.prompts):
+            raise ConfigError(
+                f"--backend sglang with --workload {workload.name}, whose prompts are messages.",
+                expected="SGLang's /generate takes plain text and applies no chat template.",
+                todo="Use --backend openai (SGLang has it as well), or prompts without a template: "
+                "--workload raw:PATH.",
+            )
 
 
 def new_recorder(run_id: str, facts: BackendFacts, backend: Backend) -> Recorder:
@@ -133,12 +197,14 @@ async def run_block(
     requests: Sequence[Request],
     load: LoadConfig,
     warmup: int,
+    due_ns: Sequence[int] = (),
     watches: Sequence[Watch] = (),
 ) -> tuple[ArmRun, tuple[Caveat, ...]]:
     """Send one block of requests at one point; returns what happened, and what to hold against it.
 
     In a closed loop ``batch_size`` requests are in flight; in an open loop it is the most that
-    the backend runs together. ``warmup`` requests are sent first and left out of the result.
+    the backend runs together, and ``due_ns`` may say when each request is due. ``warmup`` requests
+    are sent first and left out of the result.
     ``watches`` see what happens as it does; the engine waits for them.
 
     Raises:
@@ -152,6 +218,7 @@ async def run_block(
         backend,
         requests,
         settings,
+        due_ns=due_ns,
         on_event=_together([watch.event for watch in watches]),
         on_trace=_together([watch.trace for watch in watches]),
     )

@@ -1,8 +1,10 @@
 """``run.json``: what a run was asked, and whether another run asks the same.
 
 It holds ``schema`` (the version of the run directory), ``asked`` (the configuration), ``points``
-(each with its overrides), ``dropped`` (with reasons), ``provenance`` of the first start and
-``resumed``, that of each later one.
+(the spec of each by its id), ``derived`` (ids whose num_draft_tokens follows from num_steps),
+``overrides`` (by point id, where an engine's rules changed what was asked), ``dropped`` (with
+reasons), ``facts`` of the backend, ``provenance`` of the first start and ``resumed``, that of each
+later one.
 """
 
 from __future__ import annotations
@@ -56,7 +58,7 @@ def read_run_json(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         raise OutputError(
             f"{file} cannot be read: {error}.",
-            expected="The folder of a run, as sweep and bench write it.",
+            expected="The folder of a run, as `specbench sweep` writes it.",
         ) from error
     schema = content.get("schema") if isinstance(content, dict) else None
     if schema != SCHEMA or not content.keys() >= set(REQUIRED):

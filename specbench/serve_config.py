@@ -32,6 +32,7 @@ Paths are relative to the file's folder. Unknown keys are errors.
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -41,6 +42,8 @@ from typing import Any
 from specbench.config import EngineConfig, SpecConfig, load_strict
 from specbench.errors import ConfigError
 from specbench.resolve import Override, resolve
+
+API_KEY_VARIABLE = "SPECBENCH_API_KEY"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,6 +201,30 @@ def _make_absolute(table: Any, names: Sequence[str], folder: Path) -> None:
             table[name] = str(folder / Path(table[name]).expanduser())
 
 
+def checked_key(key: str, source: str) -> str:
+    """``key``, which a header can carry.
+
+    Raises:
+        ConfigError: it is empty, or has spaces, line ends or characters beyond ASCII.
+    """
+    if not key or not key.isascii() or not key.isprintable() or " " in key:
+        raise ConfigError(
+            f"{source} holds no key.",
+            expected="Printable ASCII without spaces and line ends.",
+        )
+    return key
+
+
+def api_key() -> str | None:
+    """The key from the environment; never a flag, so that it stays out of process lists.
+
+    Raises:
+        ConfigError: the variable holds what no header can carry, for instance a line end.
+    """
+    key = os.environ.get(API_KEY_VARIABLE)
+    return checked_key(key, API_KEY_VARIABLE) if key else None
+
+
 def read_api_key(config: ServeConfig, environment: str | None) -> str | None:
     """The API key: the variable's, else the one in ``api_key_file``; None when there is neither.
 
@@ -214,8 +241,4 @@ def read_api_key(config: ServeConfig, environment: str | None) -> str | None:
             f"The API key file {path} cannot be read: {error}.",
             expected="One line of printable ASCII.",
         ) from error
-    if not key or not key.isprintable() or " " in key:
-        raise ConfigError(
-            f"The API key file {path} holds no key.", expected="One line of printable ASCII."
-        )
-    return key
+    return checked_key(key, f"The API key file {path}")

@@ -8,7 +8,7 @@ block, each block once per arm, the order rotated so that no arm always goes fir
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -16,15 +16,15 @@ from specbench.backends.base import Backend
 from specbench.collectors.live import Recorder
 from specbench.collectors.points import Cell
 from specbench.conclude import add_caveats
-from specbench.config import EngineConfig, LoadConfig, SpecConfig, load_strict
+from specbench.config import Arrival
 from specbench.errors import ConfigError
-from specbench.estimate import Caveat
 from specbench.gpu_watch import GpuWatch
-from specbench.grid import Grid, Point, expand
+from specbench.grid import Grid, Point
 from specbench.rejected import Rejections
 from specbench.request import Request, SamplingParams
 from specbench.run import Watch, run_block
 from specbench.store import RunDir
+from specbench.sweep_spec import SweepSpec
 from specbench.trace import ArmRun
 from specbench.workload import Workload
 
@@ -32,98 +32,11 @@ ArmKey = tuple[str, str, int, float, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SweepSpec:
-    """What a sweep is asked to do; stored in run.json and compared when it is resumed.
-
-    ``requests`` is the number of prompts of each arm, split into ``blocks`` blocks; into fewer at
-    a batch size where a block would not fill the batch ``waves`` times (0: never fewer). Paths are
-    None for the shipped pair; ``server`` is the address of an outside server, ``model`` one of
-    its models. ``noise_floor`` adds a second plain arm; ``slo`` and ``reader_rate`` are what the
-    report judges latency by.
-    """
-
-    target: str | None = None
-    draft: str | None = None
-    server: str | None = None
-    backend: str = "auto"
-    model: str | None = None
-    workloads: tuple[str, ...] = ("default",)
-    num_steps: tuple[int, ...] = (0, 1, 2, 3, 5)
-    topk: tuple[int, ...] = (1, 4)
-    num_draft_tokens: tuple[int, ...] = (8, 16)
-    batch_sizes: tuple[int, ...] = (1,)
-    temperatures: tuple[float, ...] = (0.0,)
-    requests: int = 20
-    blocks: int = 2
-    waves: int = 0
-    max_tokens: int | None = None
-    seed: int = 0
-    capture_ids: tuple[int, ...] | None = None
-    capture_default: bool = False
-    as_engine: str | None = None
-    engine: EngineConfig = EngineConfig()
-    load: LoadConfig = LoadConfig()
-    noise_floor: bool = False
-    slo: str | None = None
-    reader_rate: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.requests < 1 or not 1 <= self.blocks <= self.requests:
-            raise ConfigError(
-                f"requests={self.requests} blocks={self.blocks}.",
-                expected="At least one block, and no more blocks than requests.",
-            )
-        for name in ("workloads", "num_steps", "topk", "num_draft_tokens"):
-            if not getattr(self, name):
-                raise ConfigError(f"{name} is empty.", expected="At least one value.")
-        if not self.batch_sizes or min(self.batch_sizes) < 1:
-            raise ConfigError(f"batch_sizes={self.batch_sizes}.", expected="Each at least 1.")
-        if not self.temperatures or min(self.temperatures) < 0:
-            raise ConfigError(f"temperatures={self.temperatures}.", expected="Each at least 0.")
-
-    @property
-    def caveats(self) -> tuple[Caveat, ...]:
-        """What the settings themselves have to be held against, at every point."""
-        return self.engine.rules.unused(self.temperatures)
-
-    def blocks_at(self, batch_size: int) -> int:
-        """The blocks of one arm at ``batch_size``.
-
-        Short blocks keep slow seconds of the machine from hitting one arm alone, but a batch is
-        full only until the last requests of a block run out.
-        """
-        if self.waves == 0 or batch_size == 1:
-            return self.blocks
-        return max(1, min(self.blocks, self.requests // (self.waves * batch_size)))
-
-    def grid(self) -> Grid:
-        """The points to run and what was dropped.
-
-        Raises:
-            ConfigError: nothing that was asked is left but the baseline, which was not asked.
-        """
-        grid = expand(self.num_steps, self.topk, self.num_draft_tokens, as_engine=self.as_engine)
-        grid = grid.without(self.engine.rules)
-        if grid.dropped and len(grid.points) == 1 and 0 not in self.num_steps:
-            raise ConfigError(f"No point of the grid is legal. The first: {grid.dropped[0].reason}")
-        if self.noise_floor:
-            again = Point(spec=SpecConfig.baseline(), again=True)
-            return dataclasses.replace(grid, points=(*grid.points, again))
-        return grid
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain data, the inverse of ``from_json``."""
-        return dataclasses.asdict(self)
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any], *, source: str) -> SweepSpec:
-        """Read what ``to_json`` wrote; raises ConfigError on unknown keys or wrong types."""
-        return load_strict(cls, values, source=source)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One block of one arm: what the sweep does between two saves."""
+    """One block of one arm: what the sweep does between two saves.
+
+    ``due_ns`` are the arrivals of a timed trace, from the first of the block on.
+    """
 
     point: Point
     workload: Workload
@@ -131,6 +44,7 @@ class Job:
     batch_size: int
     block: int
     requests: tuple[Request, ...]
+    due_ns: tuple[int, ...] = ()
 
     @property
     def key(self) -> ArmKey:
@@ -207,9 +121,14 @@ def _cell(
     if most is not None:
         sampling = dataclasses.replace(sampling, max_tokens=most)
     asked = workload.requests(spec.requests, sampling)
+    due_ns: tuple[int, ...] = ()
+    if spec.load.arrival is Arrival.TRACE:
+        timed = workload.schedule(sampling)[: spec.requests]
+        asked, due_ns = tuple(r for _, r in timed), tuple(round(at * 1e9) for at, _ in timed)
     blocks = spec.blocks_at(batch_size)
     for block in range(blocks):
-        part = asked[block * len(asked) // blocks : (block + 1) * len(asked) // blocks]
+        of_block = slice(block * len(asked) // blocks, (block + 1) * len(asked) // blocks)
+        part, due = asked[of_block], due_ns[of_block]
         turn = block % len(points)
         for point in (*points[turn:], *points[:turn]):
             yield Job(
@@ -219,6 +138,7 @@ def _cell(
                 batch_size=batch_size,
                 block=block,
                 requests=part,
+                due_ns=tuple(at - due[0] for at in due),
             )
 
 
@@ -241,15 +161,12 @@ async def run_sweep(
     Raises:
         ConfigError: more points than ``recorder`` has labels for.
     """
-    jobs, done = plan_jobs(spec, points, workloads), run_dir.blocks()
+    jobs = plan_jobs(spec, points, workloads)
     add_caveats(run_dir, "", spec.caveats)
-    todo = [job for job in jobs if job.key not in done]
-    observer.started(len(jobs), len(jobs) - len(todo))
-    if recorder is not None:
-        recorder.plan([job.cell for job in jobs], saved=len(jobs) - len(todo))
-    warm, rejections = set[tuple[str, int]](), Rejections(backend)
-    for job in todo:
-        cold = (job.point.point_id, job.batch_size) not in warm
+    warm, rejections = set[tuple[object, ...]](), Rejections(backend)
+    for job in _unsaved(jobs, run_dir, observer, recorder):
+        arm_key = job.key[:-1]  # all but the block
+        cold = arm_key not in warm
         arm, caveats = await run_block(
             backend,
             spec=job.point.spec,
@@ -260,11 +177,12 @@ async def run_sweep(
             requests=job.requests,
             load=spec.load,
             warmup=spec.load.warmup_requests if cold else 0,
+            due_ns=job.due_ns,
             watches=_watches(job, recorder, observer),
         )
         arm = rejections.keep(dataclasses.replace(arm, point_id=job.point.point_id))
         samples = gpus.take() if gpus else ()
-        warm.add((job.point.point_id, job.batch_size))
+        warm.add(arm_key)
         add_caveats(run_dir, job.point.point_id, caveats)
         run_dir.save_block(arm)
         if gpus:
@@ -272,6 +190,18 @@ async def run_sweep(
         observer.saved(job, arm)
         if recorder is not None:
             recorder.block_saved()
+
+
+def _unsaved(
+    jobs: Sequence[Job], run_dir: RunDir, observer: Observer, recorder: Recorder | None
+) -> list[Job]:
+    """The jobs whose blocks are not there yet; who watches hears of all."""
+    done = run_dir.blocks()
+    todo = [job for job in jobs if job.key not in done]
+    observer.started(len(jobs), len(jobs) - len(todo))
+    if recorder is not None:
+        recorder.plan([job.cell for job in jobs], saved=len(jobs) - len(todo))
+    return todo
 
 
 def _watches(job: Job, recorder: Recorder | None, observer: Observer) -> list[Watch]:

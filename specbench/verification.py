@@ -71,10 +71,7 @@ class VerifyRules:
     @property
     def caveats(self) -> tuple[Caveat, ...]:
         """What a run says of itself when its sampled output may differ from the target's."""
-        if not self.loss:
-            return ()
-        text = f"{self.loss}: at temperature > 0 drafts are accepted that the target does not back"
-        return (Caveat(code=LOSSY_THRESHOLDS, severity=Severity.NOTE, text=text),)
+        return (lossy_caveat(self.loss),) if self.loss else ()
 
     def unused(self, temperatures: Sequence[float]) -> tuple[Caveat, ...]:
         """What to say when these rules were chosen, and no request of a run samples."""
@@ -97,3 +94,9 @@ class VerifyRules:
                 f"verification={self.method.value} checks chains, but topk={topk} drafts a tree.",
                 todo="Use verification=target_only, or topk=1.",
             )
+
+
+def lossy_caveat(loss: str) -> Caveat:
+    """What a run says of itself when ``loss``, as :attr:`VerifyRules.loss` words it, is there."""
+    text = f"{loss}: at temperature > 0 drafts are accepted that the target does not back"
+    return Caveat(code=LOSSY_THRESHOLDS, severity=Severity.NOTE, text=text)

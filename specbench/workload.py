@@ -112,7 +112,7 @@ class Workload:
             raise WorkloadError(
                 f"{count} requests asked, but {self.name} has {len(order)} prompts"
                 f"{'' if categories is None else ' in ' + ', '.join(categories)}.",
-                todo="Ask for fewer, or allow prompts to repeat.",
+                todo="Ask for fewer (--requests), or give a workload with more prompts.",
             )
         return tuple(
             self._request(order[i % len(order)], i // len(order), sampling, max_turns)
@@ -192,6 +192,16 @@ def load_workload(name: str | Path) -> Workload:
         WorkloadError: nothing has that name, or what has it is not well formed; the message
             gives file and line.
     """
+    found = _found(name)
+    # a file's name may hold bytes that no report can be written with
+    return replace(found, name=_utf8(found.name), source=_utf8(found.source))
+
+
+def _utf8(text: str) -> str:
+    return text.encode(errors="replace").decode()
+
+
+def _found(name: str | Path) -> Workload:
     asked = str(name)
     known = shipped()
     scheme, colon, rest = asked.partition(":")

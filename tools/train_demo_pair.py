@@ -8,26 +8,24 @@ OMP_WAIT_POLICY=PASSIVE.
 
 Stages, in order; each reads what the one before left in ``--work``, so ``--stage`` (a comma list)
 resumes anywhere, and the two long ones go on from their last checkpoint. Minutes are those of two
-busy cores with AVX2 and no bf16 instructions (bf16 autocast is slower than fp32 there), for the
-shipped sizes and ``--compile``:
+cores with AVX2 and no bf16 instructions (bf16 autocast is slower than fp32 there), for the shipped
+sizes and ``--compile``; the whole run took 80, and 94 when the shipped pair was made beside other
+work:
 
-    corpus     0.3   11 MB of text: templates of five categories, novels, manuals, library code
-    tokenizer  0.3   byte-level BPE of 4,096; 2.9 M tokens packed into rows of 512
-    target     45    660 steps of 4,096 tokens: 7.0 M parameters, Muon and AdamW
-    tune       10    90 steps on answers, with unlikelihood of the target's own repeated 4-grams
-    policy      3    the target's own answers to 1,500 training prompts
-    draft       9    300 steps with six training-time-test steps on that text
-    policy-again 6   answers to 3,000 more prompts, half of them spliced from two others
-    draft-again 16   520 steps on those, from the draft so far
-    export     0.1   target/ and draft/ in fp16
-    evaluate   0.5   accept lengths, accuracy and loops on workloads/default
-    cards      0.1   README.md of both
+    corpus       0.3  11 MB of text: templates of five categories, novels, manuals, library code
+    tokenizer    0.2  byte-level BPE of 4,096; 2.9 M tokens packed into rows of 512
+    target      42    660 steps of 4,096 tokens: 7.0 M parameters, Muon and AdamW
+    tune        11    90 steps on answers, with unlikelihood of the target's own repeated 4-grams
+    policy       2.4  the target's own answers to 1,500 training prompts
+    draft        7.7  300 steps with six training-time-test steps on that text
+    policy-again 3.7  answers to 3,000 more prompts, half of them spliced from two others
+    draft-again 12    520 steps on those, from the draft so far
+    export       0.1  target/ and draft/ in fp16
+    evaluate     0.5  accept lengths, accuracy and loops on workloads/default
+    cards        0.1  README.md of both
 
 ``--grow PAIR --layers N`` makes a pair with a deeper target from one that is there, by stages
 corpus, tokenizer, grow, tune, policy-again, draft-again, export and evaluate.
-
-On two quiet cores a step of ``target`` takes 3.5 s, one of ``draft`` 1.34 s, and the whole run is
-below 80 minutes (measured with ``--steps-scale 0.06``); the shipped pair took 94 on busy ones.
 
 Everything is seeded and step counts are fixed; float sums differ between machines and thread
 counts, so weights are pinned by the sha256 in the cards. For a larger pair: ``--layers``,

@@ -54,7 +54,7 @@ def edited(work: Path, name: str, change: Callable[[dict[str, Any]], None]) -> s
 def launch(work: Path) -> None:
     """A: num_steps 1 silently overrides num_draft_tokens 16."""
     numbers = "--speculative-num-steps 1 --speculative-eagle-topk 1"
-    say("doctor", "--static", "--launch", f"{numbers} --speculative-num-draft-tokens 16")
+    say("doctor", "--launch", f"{numbers} --speculative-num-draft-tokens 16")
 
 
 def wrong_ids(work: Path) -> None:

@@ -87,6 +87,19 @@ class TakesOnTrust(Protocol):
 
 
 @runtime_checkable
+class FixesPoints(Protocol):
+    """A backend of outside servers, which may run only what they were launched with."""
+
+    def refused(self, asked: Sequence[SpecConfig]) -> Mapping[SpecConfig, str]:
+        """Those of ``asked`` that cannot be measured there, each with the reason; after ``open``.
+
+        Raises:
+            ConfigError: the server does not say what it runs, and ``asked`` does not say it.
+        """
+        ...
+
+
+@runtime_checkable
 class SeesTraffic(Protocol):
     """A backend of an outside server that can tell whether others use it, too."""
 

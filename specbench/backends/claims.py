@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,13 +10,14 @@ from specbench.backends.http import HttpSession
 from specbench.backends.speculation import positive
 from specbench.config import SpecConfig, load_strict
 from specbench.errors import BackendError, ConfigError
-from specbench.estimate import Caveat
+from specbench.estimate import Caveat, Severity
 from specbench.trace import Evidence
-from specbench.verification import VerifyRules
+from specbench.verification import lossy_caveat
 
 OURS, SGLANG, VLLM, LLAMACPP = "specbench", "sglang", "vllm", "llama.cpp"
 
-# What each program can give per request at best; whether it does depends on its flags.
+# What each program can give per request at best; whether it does depends on its flags. llama.cpp
+# totals its drafts without its verify steps: the share accepted is known, no accept length is.
 _BEST = {
     OURS: Evidence.STEPS,
     SGLANG: Evidence.HISTOGRAM,
@@ -29,6 +30,7 @@ _BEST = {
 class ServerClaims:
     """A server's own words. ``server`` is empty and ``spec`` None where it did not say.
 
+    ``algorithm`` is how it says that it speculates, also where that has no point (n-grams).
     ``batch_size`` is how many requests it runs together; ``incremental`` is SGLang's switch that
     makes ``/generate`` stream pieces of text in place of the whole text so far. ``caveats`` follow
     from what it said.
@@ -39,6 +41,7 @@ class ServerClaims:
     target: str = ""
     draft: str = ""
     spec: SpecConfig | None = None
+    algorithm: str = ""
     batch_size: int | None = None
     max_len: int | None = None
     incremental: bool = False
@@ -55,6 +58,34 @@ class ServerClaims:
     def best_evidence(self) -> Evidence:
         """The strongest evidence that this program can give."""
         return _BEST.get(self.server, Evidence.CHUNKS)
+
+    def refused(self, asked: Sequence[SpecConfig]) -> dict[SpecConfig, str]:
+        """Those of ``asked`` that the server cannot run, each with the reason.
+
+        A server that does not say what it runs is taken to run the one speculative point that is
+        asked, and then cannot decode plainly.
+
+        Raises:
+            ConfigError: several speculative points are asked of such a server.
+        """
+        if self.configurable:
+            return {}
+        if self.spec is not None:
+            why = f"the server runs {_flags(self.spec)}, fixed at launch"
+            return {spec: why for spec in asked if spec != self.spec}
+        drafting = list(dict.fromkeys(spec for spec in asked if not spec.is_baseline))
+        if len(drafting) > 1:
+            raise ConfigError(
+                f"{len(drafting)} points are asked of a server that does not say which it runs.",
+                expected="The one that it was launched with.",
+                todo="Name it, for example --num-steps 3 --topk 1.",
+            )
+        why = ""
+        if self.algorithm:
+            why = f"the server speculates by {self.algorithm}"
+        elif drafting:
+            why = "the server fixes its point at launch and was asked to speculate"
+        return {spec: why for spec in asked if why and spec.is_baseline}
 
     def check(self, spec: SpecConfig, batch_size: int) -> tuple[str, ...]:
         """Reservations to print when ``spec`` is taken to be what the server runs.
@@ -145,6 +176,7 @@ def _sglang(info: Mapping[str, Any]) -> ServerClaims:
         target=_text(info, "model_path"),
         draft=_text(info, "speculative_draft_model_path"),
         spec=_sglang_spec(info),
+        algorithm=_text(info, "speculative_algorithm"),
         batch_size=_number(info, "max_running_requests"),
         max_len=_number(info, "context_length"),
         incremental=bool(info.get("incremental_streaming_output") or info.get("stream_output")),
@@ -175,15 +207,26 @@ def _caveats(said: Any) -> tuple[Caveat, ...]:
 
 
 def _sglang_caveats(info: Mapping[str, Any]) -> tuple[Caveat, ...]:
-    """Thresholds of its target-only sampling that are below 1 (engine-spec 6.2)."""
-    names = ("speculative_accept_threshold_single", "speculative_accept_threshold_acc")
-    single, acc = (
-        float(value) if isinstance(value := info.get(name), int | float) else 1.0 for name in names
-    )
-    try:
-        return VerifyRules(threshold_single=single, threshold_acc=acc).caveats
-    except ConfigError:
+    """Thresholds of its target-only sampling: from 0 to 1, exact at 1 (engine-spec 6.2).
+
+    A server that does not speculate has no use for them; one that does not name them has 1.
+    """
+    if not info["speculative_algorithm"]:
         return ()
+    low, odd = [], []
+    for name in ("threshold_single", "threshold_acc"):
+        value = info.get(f"speculative_accept_{name}")
+        if value is None or value == 1:
+            continue
+        if type(value) in (int, float) and value < 1:
+            low.append(f"{name}={value:g}")
+        else:
+            odd.append(f"{name}={value!r:.80}")
+    found = [lossy_caveat(f"{' and '.join(low)}, below 1")] if low else []
+    if odd:
+        text = f"the server's {' and '.join(odd)} cannot be read: its sampled output may be lossy"
+        found.append(Caveat(code="server_settings", severity=Severity.WARNING, text=text))
+    return tuple(found)
 
 
 def _text(table: Mapping[str, Any], name: str) -> str:

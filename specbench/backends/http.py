@@ -14,6 +14,7 @@ import aiohttp
 from specbench.backends.answers import decode_json, error_message
 from specbench.backends.sse import SseParser
 from specbench.errors import BackendError, ConfigError, UnreachableError
+from specbench.provenance import private
 
 _MAX_JSON_BYTES = 8 * 1024 * 1024
 _MAX_ERROR_BYTES = 64 * 1024
@@ -35,12 +36,25 @@ def check_url(url: str) -> str:
     """The base URL without trailing slash and without ``/v1``.
 
     Raises:
-        ConfigError: not an http(s) address.
+        ConfigError: not an http(s) address, or one with a user name or a password, which would
+            end up in run.json.
 
     >>> check_url("http://127.0.0.1:8000/v1/")
     'http://127.0.0.1:8000'
     """
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # which raises for what is none
+    except ValueError as error:
+        raise ConfigError(
+            f"{private(url)!r} is not the address of a server: {error}.",
+            expected="For example http://127.0.0.1:30000.",
+        ) from None
+    if parts.username is not None or parts.password is not None:
+        raise ConfigError(
+            f"{private(url)!r} holds a user name or a password.",
+            todo="Leave it out of the address; give a key in SPECBENCH_API_KEY.",
+        )
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
         raise ConfigError(
             f"{url!r} is not the address of a server.",

@@ -196,6 +196,9 @@ class InProcessBackend:
         caveats = (*pair.target_spec.caveats, *(pair.draft_spec.caveats if pair.draft_spec else ()))
         caveats += self._config.rules.caveats
         device["verification"] = self._config.verification.value
+        for name in ("threshold_single", "threshold_acc"):
+            if (threshold := getattr(self._config, name)) < 1.0:
+                device[name] = f"{threshold:g}"
         return BackendFacts(
             backend="inprocess",
             target=_shown(self._target_dir),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import asdict, replace
 from typing import Any, Protocol
@@ -73,6 +73,11 @@ class RemoteBackend(ABC):
         return self._claims.best_evidence
 
     @property
+    def url(self) -> str:
+        """The server's base address."""
+        return self._http.url
+
+    @property
     def claims(self) -> ServerClaims:
         """What the server says of itself; known after ``open``."""
         return self._claims
@@ -117,6 +122,14 @@ class RemoteBackend(ABC):
             await self._switch(spec, batch_size)
             self._claims = replace(self._claims, spec=spec, batch_size=batch_size)
         self._notes = self._claims.check(spec, batch_size)
+
+    def refused(self, asked: Sequence[SpecConfig]) -> Mapping[SpecConfig, str]:
+        """Those of ``asked`` that the server cannot run, with the reasons; known after ``open``.
+
+        Raises:
+            ConfigError: as in ``ServerClaims.refused``.
+        """
+        return self._claims.refused(asked)
 
     async def _switch(self, spec: SpecConfig, batch_size: int) -> None:
         """Ask our own server to run ``spec``, again and again while it is busy."""

@@ -12,10 +12,13 @@ from dataclasses import replace
 from typing import Any, TypeGuard
 
 from specbench.backends.answers import table_in
+from specbench.config import MOST_STEPS
 from specbench.errors import BackendError, SpecbenchError
 from specbench.trace import StepTrace, Usage
 
 MOST_COUNTED = 2**53  # beyond it no float holds every count
+MOST_DRAFTED = MOST_STEPS**2  # nodes of a tree that no engine drafts
+_LISTS = ("ranks", "lost")  # of a step's fields
 
 
 def _is_count(value: Any) -> TypeGuard[int]:
@@ -32,7 +35,8 @@ def read_openai_usage(answer: Mapping[str, Any]) -> Usage:
 
     vLLM: ``metrics.speculative_decoding`` (server flag ``--per-request-spec-decode-metrics``).
     SGLang: ``sglext.spec_tokens_details`` (request field ``return_spec_tokens_details``).
-    llama.cpp: ``timings.draft_n`` and ``draft_n_accepted``. Ours: ``specbench.usage``.
+    llama.cpp: ``timings.draft_n`` and ``draft_n_accepted``, without a count of verify steps.
+    Ours: ``specbench.usage``.
     Prefix-cache hits stand in ``usage.prompt_tokens_details.cached_tokens``, where a server tells
     them (vLLM: ``--enable-prompt-tokens-details``; SGLang: ``--enable-cache-report``).
 
@@ -118,15 +122,30 @@ def read_steps(extension: Mapping[str, Any]) -> tuple[StepTrace, ...]:
         BackendError: a step that is not one, for instance from another version.
     """
     try:
-        return tuple(
-            StepTrace(**{**step, "ranks": tuple(step.get("ranks", ()))})
-            for step in extension.get("steps") or ()
-        )
+        return tuple(_step(step) for step in extension.get("steps") or ())
     except (TypeError, AttributeError, SpecbenchError) as error:
         raise BackendError(
-            f"The server's step traces cannot be read: {error}.",
+            f"The server's step traces cannot be read: {error!s:.300}.",
             todo="Use the same version of specbench on both sides.",
         ) from None
+
+
+def _step(said: Mapping[str, Any]) -> StepTrace:
+    """One step, each of whose numbers a run directory can hold.
+
+    Raises:
+        TypeError: a field is unknown, or no count.
+        SpecbenchError: the counts contradict each other.
+    """
+    lists: dict[str, Any] = {name: tuple(said.get(name, ())) for name in _LISTS}
+    counts = {name: value for name, value in said.items() if name not in _LISTS}
+    for name, value in [*counts.items(), *((n, v) for n, of in lists.items() for v in of)]:
+        if not _is_count(value):
+            raise TypeError(f"{name} is {value!r:.80}, no count")
+    for name, most in (("depth", MOST_STEPS), ("drafted", MOST_DRAFTED)):
+        if counts.get(name, 0) > most:
+            raise TypeError(f"{name} is {counts[name]}, beyond {most}")
+    return StepTrace(**counts, **lists)
 
 
 def read_ids(table: Mapping[str, Any], name: str = "output_ids") -> tuple[int, ...] | None:

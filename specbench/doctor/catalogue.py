@@ -20,7 +20,7 @@ _FILE = Path(__file__).parent / "catalogue.toml"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """A registered code, the F-numbers of engine-spec 10.2 that it stands for, and why it matters.
+    """A registered code, the failures that it stands for (``failures.toml``), and why it matters.
 
     A code that ends in ``.*`` stands for all that begin so. ``follows`` are codes, in the same
     form, of which this one is a consequence: where both are found, the other is the cause.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import json
+import math
 import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -84,6 +86,13 @@ def check_launch(flags: Mapping[str, str], arch: str = "") -> Iterator[Finding]:
         yield _found(
             "launch.unread", Severity.NOTE, f"--{unread[0]} is not known here", unread,
             "Look it up in your engine's version.", 0.1,
+        )  # fmt: skip
+    if not any(name.startswith("speculative-") for name in flags):
+        near = [n for name in flags for n in difflib.get_close_matches(name, _KNOWN, n=1)]
+        yield _found(
+            "launch.unread", Severity.NOTE, "No flag of speculation is among them",
+            [f"--{name}" for name in flags if not name.isupper()],
+            f"Is --{near[0]} meant?" if near else "Give the server's whole command line.", 0.1,
         )  # fmt: skip
 
 
@@ -265,6 +274,9 @@ def _integer(flags: Mapping[str, str], name: str) -> int | None:
 
 def _number(name: str, value: str) -> float:
     try:
-        return float(value)
-    except ValueError as error:
-        raise ConfigError(f"--{name} {value!r}.", expected="A number.") from error
+        number = float(value)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise ConfigError(f"--{name} {value!r}.", expected="A number.")
+    return number

@@ -237,8 +237,8 @@ def _training_side(accuracy: float, framework: Framework, measured: Measured) ->
             return ""
         apart, where = accuracy - own, "the target's own text scored here"
     return (
-        f"{100 * apart:+.1f} of it between the training's figure and {where}: near-duplicates of "
-        "training in validation, a verifier without its norm (F17), other text"
+        f"{100 * apart:+.1f} of it between the training's figure and {where}: near-duplicates in "
+        "validation, targets without the verifier's norm (F17 of docs/failures.md), other text"
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from specbench.doctor.catalogue import check_code, kind_of
+from specbench.doctor.failures import PAGE, told
 from specbench.doctor.findings import Finding, Severity
 
 MARKS = {Severity.ERROR: "error", Severity.WARNING: "warn", Severity.NOTE: "note"}
@@ -30,6 +31,23 @@ def verdict_line(findings: Sequence[Finding]) -> str:
     return f"{told}; look first at {first.code}."
 
 
+def meaning(code: str) -> str:
+    """What a code means and which failures it stands for, with nothing looked at.
+
+    Raises:
+        ConfigError: no such code.
+    """
+    kind = check_code(code)
+    parts = [code, kind.why, *(f"- {line}" for line in told(kind.failures))]
+    parts += [
+        "",
+        "Nothing was looked at. For the numbers of a case give what to look at beside it: --target "
+        "and --draft, --run, --metrics, --per-position or --launch; for the demo pair --static, or "
+        "--parity all, which runs it.",
+    ]
+    return "\n".join(parts)
+
+
 def explain(findings: Sequence[Finding], code: str) -> str:
     """Reasoning and numbers of every finding of ``code``, or what the code means.
 
@@ -38,7 +56,7 @@ def explain(findings: Sequence[Finding], code: str) -> str:
     """
     kind = check_code(code)
     chosen = [f for f in findings if f.code == code or f"{f.code.partition('.')[0]}.*" == code]
-    failures = f" ({', '.join(kind.failures)} of engine-spec 10.2)" if kind.failures else ""
+    failures = f" ({', '.join(kind.failures)}; {PAGE} has each)" if kind.failures else ""
     parts = [f"{code}{failures}", kind.why]
     if not chosen:
         parts.append("It was not found here.")
@@ -79,7 +97,7 @@ def markdown(findings: Sequence[Finding], confirmed: Sequence[str] = ()) -> str:
         if finding.severity is Severity.NOTE:
             continue
         failures = ", ".join(kind_of(finding.code).failures)
-        parts += [f"### {finding.code}{f' ({failures})' if failures else ''}", ""]
+        parts += [f"### {finding.code}{f' ({failures}: {PAGE})' if failures else ''}", ""]
         parts += [kind_of(finding.code).why, ""]
         parts += [
             f"- {_cell(fact.where)}: {_cell(fact.text)}" if fact.where else f"- {_cell(fact.text)}"

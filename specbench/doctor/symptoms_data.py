@@ -50,7 +50,8 @@ class Observed:
     """Accept length, conditional acceptance by position, and its parts.
 
     ``conditional[i - 1]`` is P(a >= i | a >= i - 1). ``parts`` go by category, context, cycle and
-    batch. ``source`` says what was counted and ``basis`` what the intervals rest on.
+    batch. ``source`` says what was counted and ``basis`` what the intervals rest on. ``point`` is
+    the id of a run's point; None for what is no run.
     """
 
     source: str
@@ -60,6 +61,7 @@ class Observed:
     parts: Mapping[str, tuple[Part, ...]] = field(default_factory=dict)
     steps: int | None = None
     depth: int | None = None
+    point: str | None = None
 
 
 def from_numbers(

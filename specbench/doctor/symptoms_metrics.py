@@ -1,161 +1,150 @@
-"""Counters of vLLM, SGLang, TensorRT-LLM and llama.cpp from a Prometheus page (definitions.md c).
+"""What servers count of speculation, read from a Prometheus page (docs/doctor.md lists them).
 
 Counters run since the server started; with an earlier page the difference of the two is read.
 """
 
 from __future__ import annotations
 
-import math
-import re
-import urllib.error
-import urllib.request
-from collections.abc import Mapping
-from pathlib import Path
-from urllib.parse import urlsplit
+from dataclasses import replace
 
+from specbench.collectors import catalogue
 from specbench.doctor.symptoms_data import Observed, from_counts, from_gauge
-from specbench.errors import ConfigError, OutputError, UnreachableError
+from specbench.doctor.symptoms_page import Counters
+from specbench.errors import ConfigError, OutputError
 
-MOST_COUNTED = 1e18
-MOST_BYTES = 32 * 1024 * 1024
-_LINE = re.compile(r"^([a-zA-Z_:][\w:]*)(?:\{(.*)\})?\s+([^\s]+)(?:\s+\S+)?(?:\s+#.*)?$")
-_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
-Samples = dict[tuple[str, str], list[float]]
-
-
-def read_page(place: str, *, timeout_s: float = 10.0) -> str:
-    """The text of a file, or of a page by http or https.
-
-    Raises:
-        OutputError: the file cannot be read or is too large.
-        UnreachableError: nothing answers with a page.
-    """
-    try:
-        scheme = urlsplit(place).scheme
-    except ValueError as error:
-        raise UnreachableError(f"{place} is no address: {error}.") from error
-    if scheme in ("http", "https"):
-        try:
-            with urllib.request.urlopen(place, timeout=timeout_s) as answer:  # http(s)
-                raw: bytes = answer.read(MOST_BYTES + 1)
-        except (urllib.error.URLError, OSError, ValueError) as error:
-            raise UnreachableError(
-                f"{place} cannot be read: {error}.", todo="Is it the server's /metrics?"
-            ) from error
-    else:
-        try:
-            with Path(place).open("rb") as file:
-                raw = file.read(MOST_BYTES + 1)
-        except OSError as error:
-            raise OutputError(
-                f"{place} cannot be read: {error.strerror}.",
-                expected="A file with Prometheus text, or http://HOST:PORT/metrics.",
-            ) from error
-    if len(raw) > MOST_BYTES:
-        raise OutputError(f"{place} is larger than {MOST_BYTES} bytes.")
-    return raw.decode("utf-8", errors="replace")
-
-
-def parse_page(text: str) -> Samples:
-    """Finite samples by (name without _total, position), over all other labels.
-
-    >>> parse_page('a_total{engine="0",position="1"} 3')
-    {('a', '1'): [3.0]}
-    """
-    found: Samples = {}
-    for line in text.splitlines():
-        match = _LINE.match(line.strip())
-        if line.startswith("#") or match is None:
-            continue
-        try:
-            value = float(match[3])
-        except ValueError:
-            continue
-        labels = dict(_LABEL.findall(match[2] or ""))
-        position = labels.get("position", labels.get("token_position", ""))
-        key = (str(match[1]).removesuffix("_total"), str(position))
-        if math.isfinite(value):
-            found.setdefault(key, []).append(value)
-    return found
+_OWN_STEPS = catalogue.VERIFY_STEPS.name.removesuffix("_total")
+_OWN_ACCEPTED = catalogue.ACCEPTED_AT.name.removesuffix("_total")
 
 
 def read_metrics(place: str, since: str | None = None) -> Observed:
     """What a server counted; gauges are used only where it has no counters.
 
     Raises:
-        OutputError: the page holds no counter of speculation.
+        OutputError: the page holds no counter of speculation, or a page lacks one that is needed.
         ConfigError: counters that fell since the earlier page, or nothing drafted.
         UnreachableError: nothing answers.
     """
-    page = parse_page(read_page(place))
-    before = parse_page(read_page(since)) if since else {}
-    for read in (_vllm, _sglang, _totals):
-        seen = read(place, page, before)
+    counters = Counters.read(place, since)
+    for read in (_own, _vllm, _sglang, _totals):
+        seen = read(counters)
         if seen is not None:
             return seen
     raise OutputError(
         f"{place} holds no counter of speculation.",
-        expected="vllm:spec_decode_*, sglang:spec_*, trtllm_spec_decode_* or llamacpp:spec_*.",
+        expected="specbench_verify_steps_total, vllm:spec_decode_*, sglang:spec_*, "
+        "trtllm_spec_decode_* or llamacpp:spec_*.",
         todo="Is speculation on, and is this the server's metrics page?",
     )
 
 
-def _delta(
-    page: Mapping[tuple[str, str], list[float]], before: Samples, name: str, position: str = ""
-) -> int:
-    """What a counter gained."""
-    now, then = (seen.get((name, position), ()) for seen in (page, before))
-    for value in (*now, *then):
-        if not 0 <= value < MOST_COUNTED:
-            raise ConfigError(
-                f"{name} is {value:g}.", expected="A count.", todo="Is this the server's own page?"
-            )
-    gained = sum(now) - sum(then)
-    if gained < 0:
-        raise ConfigError(
-            f"{name} fell since the earlier page.", todo="The server restarted; take both again."
+def _own(counters: Counters) -> Observed | None:
+    """specbench's own page: the point that drafted with the most verify steps."""
+    if not counters.has(_OWN_STEPS):
+        return None
+    points = sorted(counters.values(_OWN_STEPS, "point", arm="spec"))
+    if not points:
+        raise OutputError(
+            f"{counters.place} counts plain decoding alone.",
+            expected=f'{_OWN_STEPS}_total with arm="spec".',
+            todo="Ask the page of a sweep or server that drafts.",
         )
-    return round(gained)
+    steps = {p: counters.gained(_OWN_STEPS, arm="spec", point=p) for p in points}
+    point = max(points, key=lambda p: steps[p])
+    among = f" of {len(points)}, the one with the most verify steps" if len(points) > 1 else ""
+    source = f"{counters.place} (specbench, point {point}{among})"
+    accepted, unplaced = _accepted(counters, point)
+    if not unplaced or steps[point] < 1:
+        return from_counts(source, steps[point], accepted)
+    total = sum(accepted) + unplaced
+    seen = from_gauge(source, 1 + total / steps[point], steps[point])
+    return replace(seen, basis=f"{seen.basis}: the server that was measured gives sums alone")
 
 
-def _vllm(place: str, page: Samples, before: Samples) -> Observed | None:
+def _accepted(counters: Counters, point: str) -> tuple[list[int], int]:
+    """Drafts accepted at positions 1, 2, ..., and those whose position nobody knows."""
+    labels = {"arm": "spec", "point": point}
+    known = counters.values(_OWN_ACCEPTED, "position", **labels)
+    places = _places(counters, _OWN_ACCEPTED, {p for p in known if p.isdigit()}, 1, labels)
+    accepted = [counters.gained(_OWN_ACCEPTED, **labels, position=p) for p in places]
+    rest = sorted(p for p in known if not p.isdigit())
+    unplaced = sum(counters.gained(_OWN_ACCEPTED, **labels, position=p) for p in rest)
+    if not known:
+        raise counters.missing(_OWN_ACCEPTED, **labels)
+    return accepted, unplaced
+
+
+def _places(
+    counters: Counters, name: str, known: set[str], first: int, labels: dict[str, str]
+) -> list[str]:
+    """Positions in order, from ``first`` on and without a gap."""
+    places = sorted(known, key=int)
+    for expected, place in enumerate(places, start=first):
+        if int(place) != expected:
+            raise counters.missing(name, **labels, position=str(expected))
+    return places
+
+
+def _vllm(counters: Counters) -> Observed | None:
     drafts, per = "vllm:spec_decode_num_drafts", "vllm:spec_decode_num_accepted_tokens_per_pos"
-    if (drafts, "") not in page:
+    total = "vllm:spec_decode_num_accepted_tokens"
+    if not counters.any_of("vllm:spec_decode_"):
         return None
-    places = sorted((p for name, p in page if name == per and p.isdigit()), key=int)
-    accepted = [_delta(page, before, per, p) for p in places]
-    steps = _delta(page, before, drafts)
-    if accepted or steps < 1:
-        return from_counts(f"{place} (vLLM)", steps, accepted)
-    total = _delta(page, before, "vllm:spec_decode_num_accepted_tokens")
-    return from_gauge(f"{place} (vLLM)", 1 + total / steps, steps)
+    steps = counters.gained(drafts)
+    source = f"{counters.place} (vLLM)"
+    given = per if counters.has(per) else total
+    counters.check_beside(drafts, given, "engine")
+    if given == per:
+        places = _places(counters, per, counters.values(per, "position"), 0, {})
+        return from_counts(source, steps, [counters.gained(per, position=p) for p in places])
+    kept = counters.gained(total)
+    if steps < 1:
+        return from_counts(source, steps, [])
+    return from_gauge(source, 1 + kept / steps, steps)
 
 
-def _sglang(place: str, page: Samples, before: Samples) -> Observed | None:
+def _sglang(counters: Counters) -> Observed | None:
     """(generated - requests) / verifies; the gauge, one per rank, covers one log interval only."""
-    verifies = "sglang:spec_verify_calls"
-    steps = _delta(page, before, verifies) if (verifies, "") in page else 0
-    if steps:
-        made = _delta(page, before, "sglang:generation_tokens")
-        requests = _delta(page, before, "sglang:num_requests")
+    verifies, gauge = "sglang:spec_verify_calls", "sglang:spec_accept_length"
+    place = counters.place
+    if counters.has(verifies):
+        steps = counters.gained(verifies)
+        made = counters.gained("sglang:generation_tokens")
+        requests = counters.gained("sglang:num_requests")
+        if steps < 1:
+            raise ConfigError(f"{place}: no verify step was counted.", todo="Send requests first.")
         return from_gauge(f"{place} (SGLang counters)", (made - requests) / steps, steps)
-    gauge = page.get(("sglang:spec_accept_length", ""))
-    if not gauge:
+    values = counters.gauges(gauge)
+    if not values:
+        if counters.any_of("sglang:spec_"):
+            raise counters.missing(verifies)
         return None
-    mean = sum(gauge) / len(gauge)
+    if counters.since:
+        raise OutputError(
+            f"{place} lacks {verifies}_total, so --since has nothing to be subtracted from.",
+            expected=f"Counters; {gauge} is a gauge of the last log interval.",
+            todo="Leave --since out to judge that interval.",
+        )
+    mean = sum(values) / len(values)
     return from_gauge(f"{place} (SGLang gauge of the last log interval)", mean)
 
 
-def _totals(place: str, page: Samples, before: Samples) -> Observed | None:
+def _totals(counters: Counters) -> Observed | None:
     """Drafted and accepted without a count of steps: a share, and no accept length."""
-    for drafted, accepted in (
-        ("trtllm_spec_decode_num_draft_tokens", "trtllm_spec_decode_num_accepted_tokens"),
-        ("llamacpp:spec_tokens_drafted", "llamacpp:spec_tokens_accepted"),
+    place = counters.place
+    for prefix, drafted, accepted in (
+        ("trtllm_spec_decode_", "num_draft_tokens", "num_accepted_tokens"),
+        ("llamacpp:spec_tokens_", "drafted", "accepted"),
     ):
-        if (drafted, "") in page:
-            given, kept = (_delta(page, before, name) for name in (drafted, accepted))
+        if counters.any_of(prefix):
+            given, kept = (counters.gained(f"{prefix}{name}") for name in (drafted, accepted))
             if given < 1:
                 raise ConfigError(f"{place}: nothing was drafted.", todo="Send requests first.")
+            if kept > given:
+                raise ConfigError(
+                    f"{place}: {kept} tokens accepted of {given} drafted.",
+                    expected="At most those that were drafted.",
+                    todo="Are both pages the server's own, and of the same start?",
+                )
             return Observed(
                 source=place,
                 basis=f"{kept} of {given} drafted tokens accepted ({100 * kept / given:.0f} %); "

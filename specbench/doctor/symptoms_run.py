@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from specbench.conclude import points_of
+from specbench.config import SpecConfig
 from specbench.doctor.findings import Fact, Finding, Severity
 from specbench.doctor.symptoms_causes import causes_of
 from specbench.doctor.symptoms_data import Observed, Part, Share
@@ -18,30 +20,42 @@ from specbench.metrics.stats import log_linear
 from specbench.metrics.sums import RequestSums
 from specbench.store import RunDir
 
-BASE = "base"
 CONTROLS = ("graph", "batch", "rank", "cache", "template", "temperature", "quantisation")
 NEXT = 4
 _Z = 1.96
 
 
-def read_run(path: Path) -> tuple[Observed, float | None]:
+def read_run(path: Path, point: str | None = None) -> tuple[Observed, float | None]:
     """The chain with the most verify steps at the lowest temperature, over all batch sizes.
 
     Without a chain a tree is taken: its conditional shares are those of its best branch.
+
+    Args:
+        path: the run directory.
+        point: only this point, so that a control is read at the point of what it controls.
 
     Returns:
         What was counted, and the break-even accept length where step times are known.
 
     Raises:
-        OutputError: the folder is no run, or nothing in it drafted.
+        OutputError: the folder is no run, a block's point is not among its points, nothing in it
+            drafted, or not at ``point``.
     """
     with RunDir.open(path) as run_dir:
+        points = points_of(run_dir)
         arms = gather(run_dir.iter_runs())
-    drafting = [a for a in arms.values() if a.key.point_id != BASE and _steps(a.requests)]
+    plain, drafting = _by_kind(path, arms.values(), points)
     if not drafting:
         raise OutputError(
             f"{path} holds no request that drafted.",
             expected="A run with a point other than the baseline, and per-request counts.",
+        )
+    drafting = [arm for arm in drafting if point in (None, arm.key.point_id)]
+    if not drafting:
+        raise OutputError(
+            f"{path} did not draft at {point}, which is judged of the other run.",
+            expected="A control that differs in one thing, so one with the same point.",
+            todo="Sweep that point in both.",
         )
     coldest = min(arm.key.cell.temperature for arm in drafting)
     cold = [arm for arm in drafting if arm.key.cell.temperature == coldest]
@@ -52,7 +66,27 @@ def read_run(path: Path) -> tuple[Observed, float | None]:
         for arm in drafting
         if arm.key.point_id == best.point_id and arm.key.cell.temperature == best.cell.temperature
     ]
-    return _observed(path, best.point_id, chosen), _break_even(arms.values(), chosen)
+    return _observed(path, best.point_id, chosen), _break_even(plain, chosen)
+
+
+def _by_kind(
+    path: Path, arms: Iterable[Arm], points: Mapping[str, SpecConfig]
+) -> tuple[list[Arm], list[Arm]]:
+    """Arms of plain decoding, of which ``--noise-floor`` makes two, and those that drafted."""
+    plain, drafting = [], []
+    for arm in arms:
+        spec = points.get(arm.key.point_id)
+        if spec is None:
+            raise OutputError(
+                f"{path} holds blocks of {arm.key.point_id}, which its list of points lacks.",
+                expected=f"Of {', '.join(points) or 'no points'}.",
+                todo="Is run.json that of this run?",
+            )
+        if spec.is_baseline:
+            plain.append(arm)
+        elif _steps(arm.requests):
+            drafting.append(arm)
+    return plain, drafting
 
 
 def _observed(path: Path, point: str, chosen: Sequence[Arm]) -> Observed:
@@ -84,6 +118,7 @@ def _observed(path: Path, point: str, chosen: Sequence[Arm]) -> Observed:
         parts=parts,
         steps=_steps(requests),
         depth=len(conditional) or None,
+        point=point,
     )
 
 
@@ -131,11 +166,11 @@ def _parts(rows: Sequence[Breakdown], by: str) -> tuple[Part, ...]:
     )
 
 
-def _break_even(arms: Iterable[Arm], chosen: Sequence[Arm]) -> float | None:
-    """Step time of the chosen arms over that of their baselines, at the smallest batch size."""
+def _break_even(plain: Iterable[Arm], chosen: Sequence[Arm]) -> float | None:
+    """Step time of the chosen arms over that of plain decoding, at the smallest batch size."""
     arm = min(chosen, key=lambda a: a.key.cell.batch_size)
-    plain = [a for a in arms if a.key.point_id == BASE and a.key.cell == arm.key.cell]
-    own, base = _step_ns(arm.requests), _step_ns(r for a in plain for r in a.requests)
+    beside = [a for a in plain if a.key.cell == arm.key.cell]
+    own, base = _step_ns(arm.requests), _step_ns(r for a in beside for r in a.requests)
     return own / base if own and base else None
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from specbench.config import SpecConfig
 from specbench.engine.batch import Batch
 from specbench.engine.drafter import chain_tree
-from specbench.engine.extend import Guess, KeptInputs, extend_batch, extend_lane
+from specbench.engine.extend import PADDING, Guess, KeptInputs, extend_batch, extend_lane
 from specbench.engine.graphs import Graphs
 from specbench.engine.kv_cache import KVPool, Tail, batch_mask, turn_at, turn_run
 from specbench.engine.models.base import RowKind, Span
@@ -175,7 +175,7 @@ class Eagle3Drafter:
             return
         if self._native is not None:
             kept_rows = [
-                (v.tokens, [lane * nodes + node for node in v.path])
+                (v.tokens or PADDING.tokens, [lane * nodes + node for node in v.path])
                 for lane, v in enumerate(verdicts)
             ]
             self._extend_native(0, batch.starts, kept_rows, features, last=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import time
 from collections.abc import Sequence as Ids
@@ -50,7 +51,8 @@ class Engine:
         self._handles = itertools.count()
         self._batch_steps = itertools.count()
         on_device = pair.device.type == "cuda"
-        self._clock = CycleClock(torch.cuda.synchronize if on_device else None)
+        wait = functools.partial(torch.cuda.synchronize, pair.device)
+        self._clock = CycleClock(wait if on_device else None)
         self.memory = Memory(pair, config)
         self.scheduler = Scheduler(1)
         self.drafter: Drafter = NoDraft(pair.device)

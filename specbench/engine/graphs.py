@@ -108,7 +108,8 @@ class Graphs:
                 region()
         torch.cuda.current_stream(self._device).wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        # The current device may be another than the model's: the capture has to be on the latter.
+        with torch.cuda.device(self._device), torch.cuda.graph(graph, stream=stream):
             outputs = region()
         return _Recorded(signature, outputs, graph)
 

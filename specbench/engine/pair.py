@@ -183,6 +183,11 @@ def resolve_device(config: EngineConfig, stored: str) -> tuple[torch.device, tor
         raise ConfigError(f"device={name!r}: {error}.") from error
     if device.type not in ("cpu", "cuda") or (device.type == "cuda" and not cuda):
         raise ConfigError(f"device={name!r} is not available here.", expected="cpu or cuda.")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise ConfigError(
+            f"device={name!r}, of {torch.cuda.device_count()} CUDA devices.",
+            expected=f"cuda:0 to cuda:{torch.cuda.device_count() - 1}.",
+        )
     dtype = config.dtype
     if dtype == "auto":
         dtype = stored if device.type == "cuda" else "float32"

@@ -157,8 +157,9 @@ class TextStream:
         """Add tokens and return the text that is now certain."""
         self._pending += ids
         whole = self._codec.decode(self._context + self._pending)
-        # a trailing replacement character may be a character that is still incomplete
-        certain = whole.removesuffix(_REPLACEMENT)
+        # trailing replacement characters may be a character that is still incomplete: one for all
+        # of its bytes, or one for each where a tokenizer falls back to bytes
+        certain = whole.rstrip(_REPLACEMENT)
         piece = certain[len(self._context_text) + self._sent :]
         self._sent += len(piece)
         if certain == whole and self._pending:

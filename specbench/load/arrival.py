@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 
 from specbench.config import Arrival, LoadConfig
+from specbench.errors import ConfigError
 
 
 def offsets_ns(load: LoadConfig) -> Iterator[int]:
@@ -17,12 +18,17 @@ def offsets_ns(load: LoadConfig) -> Iterator[int]:
     Poisson is the gamma distribution of shape 1, so both give the same times for one seed.
     A closed loop has no due times: nothing is yielded.
 
+    Raises:
+        ConfigError: the arrivals are those of a trace, which only its reader knows.
+
     >>> load = LoadConfig(request_rate=4.0, arrival=Arrival.CONSTANT)
     >>> list(islice(offsets_ns(load), 4))
     [0, 250000000, 500000000, 750000000]
     """
     if load.request_rate is None:
         return iter(())
+    if load.arrival is Arrival.TRACE:
+        raise ConfigError("arrival=trace without its times.", todo="Give them with the requests.")
     if load.arrival is Arrival.CONSTANT:
         return _constant(load.request_rate)
     shape = load.burstiness if load.arrival is Arrival.GAMMA else 1.0

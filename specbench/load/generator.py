@@ -53,6 +53,7 @@ async def run_load(
     requests: Sequence[Request],
     load: LoadConfig,
     *,
+    due_ns: Sequence[int] = (),
     on_trace: TraceSink | None = None,
     on_event: EventSink | None = None,
 ) -> LoadResult:
@@ -71,22 +72,26 @@ async def run_load(
         backend: opened and configured.
         requests: first turns; ids should be unique.
         load: how to send.
+        due_ns: in an open loop, when each request is due after the start, in ascending order;
+            empty for the times that ``load`` draws.
         on_trace: sees each trace when its request ends, warm-up included.
         on_event: sees each event of the measured requests as it arrives.
 
     Raises:
         WorkloadError: there is no request.
-        ConfigError: a request has follow-up turns but no messages to continue.
+        ConfigError: a request has follow-up turns but no messages to continue; ``due_ns`` are not
+            as many as the requests, or in a closed loop.
         LoadCancelled: this task was cancelled; it carries the partial result.
         SpecbenchError: an error that concerns the whole run; ``on_trace`` has seen what ended.
     """
     _check(requests)
+    due_ns = _checked(due_ns, requests, load) or due_times_ns(load, len(requests))
     run = _Run(backend, load, on_trace, on_event)
     meter = LagMeter()
     try:
         await run.warm_up(requests)
         async with meter:
-            await run.measure(requests)
+            await run.measure(requests, due_ns)
     except asyncio.CancelledError as stopped:
         raise LoadCancelled(run.result(meter.lag)) from stopped
     except BaseExceptionGroup as group:
@@ -105,6 +110,15 @@ def _check(requests: Sequence[Request]) -> None:
                 f"Request {request.request_id} has follow-up turns but is not a conversation.",
                 expected="Follow-up turns need `messages`.",
             )
+
+
+def _checked(due_ns: Sequence[int], requests: Sequence[Request], load: LoadConfig) -> Sequence[int]:
+    if due_ns and (len(due_ns) != len(requests) or not load.open_loop):
+        raise ConfigError(
+            f"{len(due_ns)} due times for {len(requests)} requests.",
+            expected="One each, in an open loop.",
+        )
+    return due_ns
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
@@ -145,10 +159,10 @@ class _Run:
         await self._in_slots(copies, self._warm_one)
         self._max_in_flight = 0
 
-    async def measure(self, requests: Sequence[Request]) -> None:
-        """The measured window."""
+    async def measure(self, requests: Sequence[Request], due_ns: Sequence[int]) -> None:
+        """The measured window; ``due_ns`` is empty in a closed loop."""
         if self._load.open_loop:
-            await self._on_schedule(requests)
+            await self._on_schedule(requests, due_ns)
         else:
             await self._in_slots(requests, self._converse)
 
@@ -168,9 +182,8 @@ class _Run:
             for _ in range(min(self._load.concurrency, len(requests))):
                 group.create_task(slot())
 
-    async def _on_schedule(self, requests: Sequence[Request]) -> None:
+    async def _on_schedule(self, requests: Sequence[Request], due_times: Sequence[int]) -> None:
         """Open loop: one task per request, started when it is due."""
-        due_times = due_times_ns(self._load, len(requests))
         start_ns = time.perf_counter_ns()
         async with asyncio.TaskGroup() as group:
             for index, (request, offset_ns) in enumerate(zip(requests, due_times, strict=True)):

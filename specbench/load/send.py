@@ -52,7 +52,7 @@ async def send(
         trace = seen.complete(backend.evidence)
     except TimeoutError:
         trace = seen.failed(
-            f"No complete answer within {timeout_s:g} s. Raise the timeout, or lower the load."
+            f"No complete answer within {timeout_s:g} s. Raise --timeout, or lower the load."
         )
     except (BackendError, UnreachableError) as error:
         trace = seen.failed(str(error))

@@ -151,10 +151,10 @@ def accept_rate_depth(requests: Requests, *, chain: bool = False) -> Estimate | 
 def accept_rate_node(requests: Requests) -> Estimate | None:
     """Accepted drafts ÷ nodes given to verification (root not counted), pooled.
 
-    Low by construction for a tree, of which at most one path is kept.
+    Low by construction for a tree, of which at most one path is kept. It is the one figure of
+    acceptance that needs no verify steps: llama.cpp totals its drafts alone.
     """
-    pool = Pool.of(requests)
-    return None if pool.weakest < Evidence.TOTALS else _share(pool, "accepted", "drafted")
+    return _share(Pool.of(requests), "accepted", "drafted")
 
 
 def _share(pool: Pool, top: Field, bottom: Field) -> Estimate | None:
@@ -166,7 +166,8 @@ def _share(pool: Pool, top: Field, bottom: Field) -> Estimate | None:
     interval = log_linear(rows, (1, -1))
     if interval is None:
         interval = Interval(value=hits / total, low=None, high=None, n=len(rows))
-    return as_estimate(interval, unit="ratio", evidence=pool.weakest)
+    evidence = max(pool.weakest, Evidence.TOTALS)  # both are totals that a server told
+    return as_estimate(interval, unit="ratio", evidence=evidence)
 
 
 def histogram(requests: Requests) -> tuple[int, ...] | None:

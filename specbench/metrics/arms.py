@@ -49,6 +49,11 @@ class Arm:
         return tuple(t for run in self.runs for t in run.requests if not t.warmup)
 
     @cached_property
+    def accepted(self) -> int:
+        """Drafts that its requests accepted, as far as anything tells."""
+        return sum(r.accepted or r.trace.usage.accepted or 0 for r in self.requests)
+
+    @cached_property
     def forwards(self) -> Forwards:
         """The forwards behind its complete requests' steps."""
         return forwards_of(self.requests, alone=self.key.cell.batch_size == 1)

@@ -65,8 +65,8 @@ class Compared:
 class Comparison:
     """Everything that the reports of a comparison print.
 
-    ``only_base`` and ``only_head`` are arms that one run lacks. ``lossless`` are arms whose
-    verdict fell, with both verdicts.
+    ``only_base`` and ``only_head`` are arms that one run lacks; ``lost`` are those of BASE alone
+    that BASE had measured. ``lossless`` are arms whose verdict fell, with both verdicts.
     """
 
     margin: float
@@ -75,6 +75,7 @@ class Comparison:
     lossless: tuple[tuple[ArmKey, str, str], ...]
     only_base: tuple[ArmKey, ...]
     only_head: tuple[ArmKey, ...]
+    lost: tuple[ArmKey, ...]
 
     @property
     def apart(self) -> bool:
@@ -136,13 +137,15 @@ def compare(
         for key, _ in totals
         if _fell(old[key, ALL].lossless, new[key, ALL].lossless)
     )
+    only_base = tuple(key for key, category in old if category == ALL and (key, ALL) not in new)
     return Comparison(
         margin=margin,
         differences=tuple(differences),
         rows=rows,
         lossless=() if blocked is Scope.ALL else tuple(fell),
-        only_base=tuple(key for key, category in old if category == ALL and (key, ALL) not in new),
+        only_base=only_base,
         only_head=tuple(key for key, category in new if category == ALL and (key, ALL) not in old),
+        lost=tuple(key for key in only_base if _has_figures(old[key, ALL], blocked)),
     )
 
 
@@ -177,6 +180,15 @@ def _of(curve: Curve, figure: str) -> Estimate | None:
 
 def _measured(base: Curve, head: Curve, figure: str) -> bool:
     return _of(base, figure) is not None or _of(head, figure) is not None
+
+
+def _has_figures(curve: Curve, blocked: Scope) -> bool:
+    """True for an arm with a figure to judge; plain decoding and its repetition have none.
+
+    A speedup that a difference of machines keeps apart is none here.
+    """
+    figures = _FIGURES if blocked < Scope.SPEED else ("accept length",)
+    return not curve.invalid and any(_of(curve, figure) is not None for figure in figures)
 
 
 def _spreads(

@@ -7,6 +7,7 @@ of the GPUs or of the time.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from specbench.gpu_samples import GpuSample
@@ -82,8 +83,13 @@ def gpu_use(
 
 
 def block_uses(arm: Arm, samples: Samples, category: str | None = None) -> list[BlockUse]:
-    """The blocks of ``arm`` in which something was sampled."""
+    """The blocks of ``arm`` in which something was sampled.
+
+    A GPU of the run's first block that a later one lacks was lost: the others' energy is not all.
+    """
     found = []
+    first: Sequence[GpuSample] = next(iter(samples.values()), ())
+    everyone = {sample.gpu for sample in first if not sample.is_instance}
     for run in arm.runs:
         its = samples.get((arm.key, run.block))
         if not its:
@@ -96,20 +102,25 @@ def block_uses(arm: Arm, samples: Samples, category: str | None = None) -> list[
         else:
             windows = [(r.trace.sent_ns, r.last_ns) for r in requests if r.last_ns is not None]
         if windows:
-            found.append(_block_use(its, windows, requests))
+            found.append(_block_use(its, windows, requests, everyone))
     return found
 
 
 def _block_use(
-    samples: Sequence[GpuSample], windows: Sequence[Window], requests: tuple[RequestSums, ...]
+    samples: Sequence[GpuSample],
+    windows: Sequence[Window],
+    requests: tuple[RequestSums, ...],
+    everyone: AbstractSet[str],
 ) -> BlockUse:
-    whole = [track for track in tracks(samples).values() if not track.is_instance]
+    seen = {gpu: track for gpu, track in tracks(samples).items() if not track.is_instance}
+    whole = list(seen.values())
     inside = [[s for window in windows for s in track.inside(window)] for track in whole]
     energies = [track.energy_j(window) for track in whole for window in windows]
     known = [joules for joules in energies if joules is not None]
+    told = known and len(known) == len(energies) and everyone <= set(seen)
     return BlockUse(
         seconds=sum(end - start for start, end in windows) / NS_PER_S,
-        joules=sum(known) if known and len(known) == len(energies) else None,
+        joules=sum(known) if told else None,
         utilisation=tuple(
             s.utilisation for its in inside for s in its if s.utilisation is not None
         ),

@@ -67,6 +67,10 @@ class ArmResult:
     goodput: Goodput | None = None
     breakdowns: tuple[Breakdown, ...] = ()
 
+    def has(self, code: str) -> bool:
+        """True when a caveat of this code hangs on the arm."""
+        return any(caveat.code == code for caveat in self.caveats)
+
 
 def figures(
     arm: Arm,

@@ -1,5 +1,11 @@
 """Goodput: the share of requests that met every stated objective, and how many a second did.
 
+=============== ======== =======================================================================
+code            severity when
+=============== ======== =======================================================================
+goodput_unknown warning  it hangs on the time per token of requests whose tokens nobody counted
+=============== ======== =======================================================================
+
 A request that failed, was cut or never answered met nothing: leaving it out would make an
 overloaded server look good. On a schedule (open loop) its first token is timed from when it was
 *due*, so that a client or server that falls behind cannot hide the wait (coordinated omission).
@@ -11,6 +17,7 @@ import math
 from dataclasses import dataclass
 
 from specbench.errors import ConfigError
+from specbench.estimate import Caveat, Severity
 from specbench.metrics.arms import Arm
 from specbench.metrics.latency import NS_PER_MS, tpot_ns
 from specbench.metrics.stats import Interval, wilson
@@ -88,32 +95,60 @@ def _ms(value: str, text: str) -> float:
 
 
 def goodput(arm: Arm, objectives: Objectives, *, open_loop: bool) -> Goodput | None:
-    """How many of the measured requests of ``arm`` met ``objectives``; None without requests.
+    """How many of the measured requests of ``arm`` met ``objectives``.
 
     A request whose tokens all came at once has no time per token, and meets that objective.
+
+    Returns:
+        None without requests, and where it cannot be told of one whether it met them
+        (:func:`goodput_caveats` says why).
     """
     measured = arm.measured
-    met = sum(_met(request, objectives, open_loop) for request in arm.requests)
-    share = wilson(met, len(measured))
+    verdicts = [_met(request, objectives, open_loop) for request in arm.requests]
+    met = verdicts.count(True)
+    share = None if None in verdicts else wilson(met, len(measured))
     seconds = sum(run.wall_ns for run in arm.runs) / NS_PER_S
     if share is None:
         return None
     return Goodput(share=share, requests_s=met / seconds if seconds > 0 else None)
 
 
-def _met(request: RequestSums, objectives: Objectives, open_loop: bool) -> bool:
+def goodput_caveats(
+    arm: Arm, objectives: Objectives | None, *, open_loop: bool
+) -> tuple[Caveat, ...]:
+    """Why ``arm`` has no goodput against ``objectives`` although it has requests."""
+    if objectives is None:
+        return ()
+    verdicts = [_met(request, objectives, open_loop) for request in arm.requests]
+    if None not in verdicts:
+        return ()
+    text = (
+        f"of {verdicts.count(None)} of {len(verdicts)} requests the output tokens are not known, "
+        f"so that {Objectives(tpot_ms=objectives.tpot_ms)} may be met or not: no goodput is given"
+    )
+    return (Caveat(code="goodput_unknown", severity=Severity.WARNING, text=text),)
+
+
+def _met(request: RequestSums, objectives: Objectives, open_loop: bool) -> bool | None:
+    """Whether a request met every objective; None where only its time per token is not known."""
     if request.first_ns is None or request.last_ns is None:
         return False
     start = request.trace.due_ns if open_loop else request.trace.sent_ns
-    tpot = tpot_ns(request)
-    return all(
-        _within(ns, limit)
-        for ns, limit in (
-            (request.first_ns - start, objectives.ttft_ms),
-            (0.0 if tpot is None else tpot, objectives.tpot_ms),
-            (request.last_ns - start, objectives.e2e_ms),
-        )
+    whole = (
+        (request.first_ns - start, objectives.ttft_ms),
+        (request.last_ns - start, objectives.e2e_ms),
     )
+    if not all(_within(ns, limit) for ns, limit in whole):
+        return False
+    if objectives.tpot_ms is None or _came_at_once(request):
+        return True
+    tpot = tpot_ns(request)
+    return None if tpot is None else _within(tpot, objectives.tpot_ms)
+
+
+def _came_at_once(request: RequestSums) -> bool:
+    """True for a single delivery, and for later ones that brought no token: no time per token."""
+    return request.decode_ns is None or request.decode_tokens == 0
 
 
 def _within(ns: float, limit_ms: float | None) -> bool:

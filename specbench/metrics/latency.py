@@ -26,7 +26,8 @@ class Latency:
     """Percentiles over requests (chunk gaps: over gaps), in ms; None where nothing was seen.
 
     ``response`` is first delivery - due: with a schedule (open loop) it is what a user waits, and
-    a client or server that falls behind cannot hide in it (coordinated omission).
+    a client or server that falls behind cannot hide in it (coordinated omission). ``tpot_exact`` is
+    False where a TPOT divides by n - 1, since a first delivery did not say what it held.
     """
 
     ttft_ms_p50: float | None
@@ -41,6 +42,7 @@ class Latency:
     lag_ms_p99: float | None = None
     response_ms_p50: float | None = None
     response_ms_p99: float | None = None
+    tpot_exact: bool = True
 
 
 def ttft_ns(request: RequestSums) -> int | None:
@@ -86,8 +88,11 @@ def tpot_ns(request: RequestSums) -> float | None:
 
 
 def tpot_is_exact(requests: Iterable[RequestSums]) -> bool:
-    """False when some first delivery did not say what it held, so that n - 1 was used."""
-    return all(request.first_tokens is not None for request in requests if request.deliveries)
+    """False when some first delivery did not say what it held, so that n - 1 was used.
+
+    The evidence of what rests on it is then CHUNKS at most (semantics.md 10).
+    """
+    return all(request.first_tokens is not None or tpot_ns(request) is None for request in requests)
 
 
 def chunk_gaps_ns(request: RequestSums) -> IntArray:
@@ -114,6 +119,7 @@ def latency(requests: Sequence[RequestSums]) -> Latency:
         lag_ms_p99=lag[1],
         response_ms_p50=response[0],
         response_ms_p99=response[1],
+        tpot_exact=tpot_is_exact(requests),
     )
 
 

@@ -16,8 +16,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from specbench.estimate import Estimate
+from specbench.estimate import Estimate, Evidence
 from specbench.metrics.acceptance import as_estimate, emitted_length
+from specbench.metrics.latency import tpot_is_exact
 from specbench.metrics.pool import Pool, add_up, numbered
 from specbench.metrics.stats import LEAST_RUNS, Interval, log_linear
 from specbench.metrics.sums import PromptKey, RequestSums
@@ -55,6 +56,8 @@ def decode_speedup(baseline: Sequence[RequestSums], arm: Sequence[RequestSums]) 
     interval is taken: slow seconds of a machine hit neighbouring requests of one arm, which then
     are not independent. Where every prompt ran in the same five blocks or more, blocks alone are
     (they are the runs of semantics.md 19). None when no prompt was answered and timed in both.
+    Its evidence is that of the requests, and CHUNKS at most where the tokens of a first delivery
+    are not known, so that n - 1 tokens share the time (semantics.md 10).
 
     >>> from specbench.metrics.example import run_of, trace_of
     >>> from specbench.metrics.sums import complete_sums
@@ -81,7 +84,10 @@ def decode_speedup(baseline: Sequence[RequestSums], arm: Sequence[RequestSums]) 
         found = log_linear(prompts, SPEEDUP_EXPONENTS)
         if found is not None and by_block is not None and _wider(by_block, found):
             found = replace(by_block, n=found.n)
-    evidence = min(request.evidence for pair in pairs for request in pair)
+    requests = [request for pair in pairs for request in pair]
+    evidence = min(request.evidence for request in requests)
+    if not tpot_is_exact(requests):
+        evidence = min(evidence, Evidence.CHUNKS)
     return as_estimate(found, unit="x", evidence=evidence)
 
 

@@ -15,7 +15,7 @@ from specbench.metrics.breakdowns import breakdowns
 from specbench.metrics.definitions import Definition, definitions
 from specbench.metrics.energy import GpuUse, gpu_use
 from specbench.metrics.figures import ALL, ArmResult, figures
-from specbench.metrics.goodput import Objectives, goodput
+from specbench.metrics.goodput import Objectives, goodput, goodput_caveats
 from specbench.metrics.gpu_caveats import gpu_caveats
 from specbench.metrics.gpu_track import Samples
 from specbench.metrics.lossless import Gap, Lossless, judge, lossy_by_rule
@@ -84,8 +84,9 @@ class Summary:
         return tuple(arm for arm in self.arms if arm.key.cell == cell)
 
     def baseline_of(self, cell: Cell) -> ArmResult | None:
-        """Plain decoding in a cell."""
-        return next((arm for arm in self.of_cell(cell) if arm.spec.is_baseline), None)
+        """Plain decoding in a cell; None where it was not plain."""
+        plain = (arm for arm in self.of_cell(cell) if arm.spec.is_baseline)
+        return next((arm for arm in plain if not arm.has("baseline_speculates")), None)
 
 
 Arms = Mapping[ArmKey, Arm]
@@ -236,14 +237,19 @@ def _cells(given: SummaryInput, arms: Mapping[ArmKey, Arm]) -> dict[Cell, list[A
     }
 
 
+def _plain(given: SummaryInput, found: list[Arm]) -> list[Arm]:
+    """The arms of plain decoding; not those in which a server accepted drafts."""
+    plain = [arm for arm in found if given.points[arm.key.point_id].is_baseline]
+    return [arm for arm in plain if not arm.accepted]
+
+
 def _baseline(given: SummaryInput, found: list[Arm]) -> Arm | None:
-    return next((arm for arm in found if given.points[arm.key.point_id].is_baseline), None)
+    return next(iter(_plain(given, found)), None)
 
 
 def _again(given: SummaryInput, found: list[Arm]) -> Arm | None:
     """The second plain arm, which shows the noise floor."""
-    plain = [arm for arm in found if given.points[arm.key.point_id].is_baseline]
-    return plain[1] if len(plain) > 1 else None
+    return next(iter(_plain(given, found)[1:]), None)
 
 
 def _results(given: SummaryInput, found: list[Arm]) -> tuple[ArmResult, ...]:
@@ -260,7 +266,10 @@ def _result(
     open_loop = given.request_rate is not None
     total = figures(arm, spec, baseline, open_loop=open_loop)
     lossless = given.lossless.get(arm.key)
-    gpus = gpu_caveats(arm, given.gpus)
+    beside = (
+        *gpu_caveats(arm, given.gpus),
+        *goodput_caveats(arm, given.objectives, open_loop=open_loop),
+    )
     own = caveats(
         arm,
         spec,
@@ -281,7 +290,7 @@ def _result(
             if category
         ),
         lossless=lossless,
-        caveats=(*own, *gpus, *outside),
+        caveats=(*own, *beside, *outside),
         reading=reading(arm.requests, given.reader_tok_s),
         goodput=goodput(arm, given.objectives, open_loop=open_loop) if given.objectives else None,
         breakdowns=() if spec.is_baseline else breakdowns(arm.requests),

@@ -33,7 +33,8 @@ class RequestSums:
     first delivery held. ``drafted``, ``depth`` and ``accepted`` are sums over ``verify_steps``
     steps, before trimming; ``emitted`` is after it. ``histogram[j]`` counts steps that accepted
     j drafts. ``at_risk[i - 1]`` counts steps with accepted >= i - 1 and depth >= i. ``step_ns``
-    adds up the wall times of the forwards that the request took part in.
+    adds up the wall times of the forwards that the request took part in. Of a server that totals
+    drafts without steps, ``drafted`` and ``accepted`` are known and ``verify_steps`` is not.
     """
 
     trace: RequestTrace
@@ -228,6 +229,10 @@ def _usage_totals(seen: Mapping[str, Any]) -> dict[str, Any]:
             "drafted": usage.drafted,
             "accepted": usage.accepted,
         }
+    # llama.cpp totals drafts and no steps: their share is known, nothing per step is.
+    drafts = {"drafted": usage.drafted, "accepted": usage.accepted}
+    if usage.verify_steps is not None or claimed < Evidence.TOTALS:
+        drafts = {}
     if seen["completion"] is not None and seen["deliveries"] and claimed >= Evidence.CHUNKS:
-        return {"evidence": Evidence.CHUNKS}
-    return {"evidence": Evidence.NONE}
+        return {"evidence": Evidence.CHUNKS, **drafts}
+    return {"evidence": Evidence.NONE, **drafts}

@@ -14,10 +14,12 @@ looping                invalid  over a tenth of the outputs repeat themselves (l
 eos_ignored            note     requests ran past EOS, where text is not like real text
 schedule_lag           warning  p99 of sent - due over 10 ms and over a tenth of the median TTFT
 no_baseline            note     no plain decoding in the same cell
+baseline_speculates    invalid  drafts were accepted where plain decoding was asked
 unpaired               note     under 9 in 10 requests have a partner in the baseline
 few_blocks             note     under 5 blocks: the speedup's interval rests on prompts alone
 no_difference          note     the interval of the speedup holds 1
-incomparable_baseline  invalid  speedup above the accept length (semantics.md 12)
+incomparable_baseline  invalid  speedup above the accept length: a speculative step would cost less
+                                than a plain one
 decomposition_disagrees warning tokens per step and step times predict another speedup
 merged_deliveries      note     one delivery is not one step: chunk gap is not step time
 identity_broken        invalid  I1 to I4 of identities.py
@@ -41,7 +43,7 @@ from specbench.metrics.arms import Arm
 from specbench.metrics.drift_caveats import drift_caveats
 from specbench.metrics.figures import Figures
 from specbench.metrics.identities import COALESCED, merged_deliveries, residuals
-from specbench.metrics.latency import NS_PER_MS, schedule_lag_ns, tpot_is_exact
+from specbench.metrics.latency import NS_PER_MS, schedule_lag_ns
 from specbench.metrics.looping import LOOPING_OUTPUTS, looping_distinct_share, looping_share
 from specbench.metrics.lossless import Lossless, Verdict
 from specbench.metrics.power import minimum_detectable_effect
@@ -90,7 +92,9 @@ def caveats(
         *window_caveats(arm, spec, seen.speedup, noise),
         *drift_caveats(arm, baseline, seen.speedup),
     ]
-    if not spec.is_baseline:
+    if spec.is_baseline:
+        found.extend(_not_plain(arm))
+    else:
         found.extend(_against_baseline(arm, seen, baseline))
         found.extend(_lossy(lossless))
     return tuple(found)
@@ -111,16 +115,23 @@ def counts(seen: Figures) -> Iterable[Caveat]:
 
 
 def _evidence(arm: Arm, spec: SpecConfig, seen: Figures) -> Iterable[Caveat]:
-    if not spec.is_baseline and any(request.accepted is None for request in arm.requests):
+    """One sentence for acceptance, one for times: either may be weak while the other is not."""
+    weak = []
+    if not spec.is_baseline and any(
+        request.accepted is None or request.verify_steps is None for request in arm.requests
+    ):
         source = {
             Evidence.NONE: "nothing shows how many drafts were accepted",
             Evidence.CHUNKS: "accept length is guessed from tokens per delivery",
         }.get(seen.evidence, "accept length is output tokens per verify step, after trimming")
-        yield _warning("weak_evidence", source)
-    elif not tpot_is_exact(arm.requests):
-        yield _warning(
-            "weak_evidence", "the first delivery's tokens are not known: TPOT divides by n - 1"
+        weak.append(source)
+    if not seen.latency.tpot_exact:
+        weak.append(
+            "the first delivery's tokens are not known: TPOT, and a speedup, divide by n - 1 "
+            "(evidence of times: CHUNKS)"
         )
+    if weak:
+        yield _warning("weak_evidence", "; ".join(weak))
 
 
 def _requests(arm: Arm) -> Iterable[Caveat]:
@@ -195,6 +206,15 @@ def _identities(arm: Arm) -> Iterable[Caveat]:
             "identity_broken",
             f"{', '.join(names)} broken {len(broken)} times, first in {broken[0].where}: "
             f"{broken[0].text}",
+        )
+
+
+def _not_plain(arm: Arm) -> Iterable[Caveat]:
+    if arm.accepted:
+        yield _invalid(
+            "baseline_speculates",
+            f"the server accepted {arm.accepted} drafts in what was to be plain decoding: it is no "
+            "baseline, and no speedup rests on it",
         )
 
 

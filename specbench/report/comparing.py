@@ -26,7 +26,10 @@ def verdict(comparison: Comparison) -> str:
     judged = comparison.judged
     counts = {change: sum(row.change is change for row in judged) for change in Change}
     parts = [f"{count} {change.value}" for change, count in counts.items() if count]
-    line = f"HEAD against BASE: {comparison.change.value} ({', '.join(parts) or 'nothing in both'}"
+    parts = parts or ["nothing in both"]
+    if comparison.lost:
+        parts.append(f"arms of BASE that HEAD lacks: {len(comparison.lost)}")
+    line = f"HEAD against BASE: {comparison.change.value} ({', '.join(parts)}"
     return f"{line}; margin {share})."
 
 
@@ -50,16 +53,17 @@ def document(comparison: Comparison, base: str, head: str) -> tuple[Block, ...]:
     for name, missing in (("BASE", comparison.only_base), ("HEAD", comparison.only_head)):
         if missing:
             arms = ", ".join(arm(key) for key in missing)
-            blocks.append(Text(text=f"Only in {name}: {arms}."))
+            blocks.append(Text(text=f"Only in {name}, not compared: {arms}."))
     return tuple(blocks)
 
 
 def explanation(comparison: Comparison) -> str:
     """How the brackets and the verdicts came about."""
     return (
-        "Brackets: intervals widened so that all judged figures hold together at 95 %. Both "
-        "figures are paired by prompt; a speedup is against the run's own interleaved baseline, "
-        "and the scatter between blocks is in its interval. Worse or better: the interval "
+        "Brackets: of BASE and HEAD, each run's own 95 % interval; of HEAD ÷ BASE, one widened so "
+        "that all judged figures hold together at 95 %. The ratio is paired by prompt; a speedup "
+        "is against the run's own interleaved baseline, and the scatter between blocks is in the "
+        "interval of its ratio. Worse or better: the interval of the ratio "
         f"excludes 1 and the figure moved by more than {comparison.margin:.1%}; same: the whole "
         "interval lies within that."
     )
@@ -104,7 +108,8 @@ def ratio(value: Interval | None) -> str:
 
 
 def _difference(one: Difference) -> tuple[str, str]:
-    return one.topic, f"{one.base} -> {one.head} ({_BLOCKS[one.scope]})"
+    means = _BLOCKS[one.scope] if one.known or one.scope else "not known to be the same"
+    return one.topic, f"{one.base} -> {one.head} ({means})"
 
 
 def _fell(key: ArmKey, base: str, head: str) -> tuple[str, str]:

@@ -24,8 +24,8 @@ def energy(summary: Summary) -> Iterable[Block]:
         return
     yield Heading(text="GPU use and energy")
     yield Text(
-        text="Energy is that of all GPUs in use over the measured windows, idle power included; "
-        "tokens are output tokens."
+        text="Energy is that of all GPUs in use over the windows in which it is known, idle power "
+        "included; tokens are output tokens."
     )
     yield Table(
         columns=(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from specbench.metrics.arms import Cell
 from specbench.metrics.figures import ArmResult
@@ -57,7 +57,7 @@ def _reader(summary: Summary) -> Iterable[Block]:
     rate = next((seen.tok_s for seen in readings if seen.tok_s is not None), None)
     yield Text(
         text="A reader who starts at the first token and never waits reads at most the stall-free "
-        "rate: of the median request, and of the slowest 1 in 100."
+        "rate: of the median request, and of the slowest 1 in 100." + _left_out(arms)
     )
     columns = ["cell", "point", "stall-free tok/s p50 / p1"]
     if rate is not None:
@@ -76,6 +76,18 @@ def _reader(summary: Summary) -> Iterable[Block]:
             for cell, arm in arms
         ),
         words=("cell", "point"),
+    )
+
+
+def _left_out(arms: Sequence[tuple[Cell, ArmResult]]) -> str:
+    """Which requests no reader can be followed in; empty when there is none."""
+    seen = sum(arm.reading.requests if arm.reading else 0 for _, arm in arms)
+    every = sum(arm.total.requests for _, arm in arms)
+    if seen == every:
+        return ""
+    return (
+        f" {every - seen} of {every} requests are not in it: their deliveries do not say how many "
+        "tokens they hold."
     )
 
 

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 
 from specbench.grid import Dropped
+from specbench.metrics.figures import ArmResult
 from specbench.metrics.summary import Summary
 from specbench.report import wording
 from specbench.report.advice import advice
@@ -14,13 +15,13 @@ from specbench.trace import Provenance
 
 
 def caveats(summary: Summary) -> Iterable[Block]:
-    """One item per code: where it applies, and its sentence in the first place."""
+    """One item per code: where it applies, and its sentences in the first place."""
     places: dict[str, list[str]] = {}
     texts: dict[str, tuple[str, str]] = {}
     for arm in summary.arms:
-        for caveat in arm.caveats:
-            places.setdefault(caveat.code, []).append(wording.place(arm, summary))
-            texts.setdefault(caveat.code, (caveat.severity.value, caveat.text))
+        for code, (severity, text) in _told(arm).items():
+            places.setdefault(code, []).append(wording.place(arm, summary))
+            texts.setdefault(code, (severity, text))
     yield Heading(text="Caveats")
     if not places:
         yield Text(text="None.")
@@ -33,6 +34,14 @@ def caveats(summary: Summary) -> Iterable[Block]:
         for_example = f"; on {unique[0]}: " if len(unique) > 1 and where != "every point" else ": "
         items.append((code, f"{severity}, {where}{for_example}{text}.{_advised(code)}"))
     yield Items(items=tuple(items))
+
+
+def _told(arm: ArmResult) -> dict[str, tuple[str, str]]:
+    """Severity and sentences of each code of one arm: a code may stand for several facts."""
+    found: dict[str, dict[str, str]] = {}
+    for caveat in arm.caveats:
+        found.setdefault(caveat.code, {})[caveat.text] = caveat.severity.value
+    return {code: (next(iter(its.values())), "; ".join(its)) for code, its in found.items()}
 
 
 def _advised(code: str) -> str:

@@ -43,7 +43,9 @@ def _resolution(summary: Summary, best: Best) -> tuple[str, str]:
     arms = summary.of_cell(best.cell)
     exact = [arm.lossless.verdict is Verdict.EXACT for arm in arms if arm.lossless]
     effect = minimum_detectable_effect(best.arm.total.speedup) if best.arm else None
-    parts = [f"{sum(exact)} of {len(exact)} arms say exactly what plain decoding says"]
+    parts = ["no arm could be held against plain decoding's outputs"]
+    if exact:
+        parts = [f"{sum(exact)} of {len(exact)} arms say exactly what plain decoding says"]
     if effect is not None:
         parts.append(
             f"a change of {effect:.1%} in the best point's speed would be found 4 times in 5"

@@ -9,7 +9,7 @@ from specbench.estimate import Estimate, Evidence, Severity
 from specbench.metrics.arms import Cell
 from specbench.metrics.best import Best, Outcome
 from specbench.metrics.figures import ArmResult
-from specbench.metrics.stats import LEAST_REQUESTS
+from specbench.metrics.stats import LEAST_REQUESTS, LEAST_RUNS, RESAMPLES
 from specbench.metrics.summary import Summary
 
 MISSING = "–"
@@ -22,8 +22,11 @@ EVIDENCE = {
     Evidence.NONE: "not seen",
 }
 INTERVALS = (
-    "Brackets hold the 95 % interval over prompts (symmetric studentised bootstrap, 2,000 "
-    f"resamples; none under {LEAST_REQUESTS} requests). {MISSING} means not measured."
+    f"Brackets hold the 95 % interval over prompts (symmetric studentised bootstrap, {RESAMPLES:,} "
+    f"resamples; none under {LEAST_REQUESTS} prompts). That of a speedup is, from {LEAST_RUNS} "
+    "blocks on, the wider of this and the one over blocks (Student's t where they are under "
+    f"{LEAST_REQUESTS}); where every prompt ran in every block, it is the one over blocks. "
+    f"{MISSING} means not measured."
 )
 
 
@@ -142,10 +145,16 @@ def decomposition(arm: ArmResult) -> str:
 
 
 def evidence(summary: Summary) -> str:
-    """How acceptance was seen, once for all numbers; exceptions are caveats of their points."""
+    """How acceptance and times were seen, once for all numbers; exceptions are caveats."""
     seen = [arm.total.evidence for arm in summary.arms if not arm.spec.is_baseline]
     level = min(seen, default=Evidence.NONE)
-    return f"Acceptance: {EVIDENCE[level]} ({level.name}). Times: at the client."
+    times = "at the client"
+    if not all(arm.total.latency.tpot_exact for arm in summary.arms):
+        times += (
+            f"; times per token divide by n - 1 where a first delivery did not say what it held "
+            f"({Evidence.CHUNKS.name})"
+        )
+    return f"Acceptance: {EVIDENCE[level]} ({level.name}). Times: {times}."
 
 
 def histogram(counts: Sequence[int] | None) -> str:

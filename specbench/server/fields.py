@@ -9,6 +9,8 @@ from typing import Any
 from specbench.errors import UsageError
 from specbench.request import SamplingParams
 
+MOST_STOPS, LONGEST_STOP = 64, 1024  # stop strings of a request, characters of one
+
 
 class RefusedError(UsageError):
     """A request that the server does not take.
@@ -97,6 +99,15 @@ class Fields:
             raise self.wrong(name, value, "a string or a list of strings, none of them empty")
         return tuple(values)
 
+    def _stops(self) -> tuple[str, ...]:
+        """Stop strings: each is looked for after every token, so there are bounds."""
+        stops = self.texts("stop")
+        if len(stops) > MOST_STOPS or any(len(stop) > LONGEST_STOP for stop in stops):
+            raise self.wrong(
+                "stop", list(stops), f"at most {MOST_STOPS} strings of {LONGEST_STOP} characters"
+            )
+        return stops
+
     def ids(self, name: str) -> tuple[int, ...]:
         """A list of token ids; empty when absent."""
         value = self.take(name)
@@ -124,7 +135,7 @@ class Fields:
             top_k=max(0, self.integer("top_k") or 0),  # -1 also means off
             min_p=self.number("min_p", 0.0),
             seed=self.integer(seed) or 0,
-            stop=self.texts("stop"),
+            stop=self._stops(),
             stop_token_ids=self.ids("stop_token_ids"),
             ignore_eos=self.flag("ignore_eos"),
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import fcntl
 import json
 import os
 import shutil
@@ -18,6 +19,7 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from specbench import cli
+from specbench.journal import INDEX
 from specbench.store import RunDir
 from tests import tiny
 
@@ -129,6 +131,21 @@ def _wait_for_blocks(out: Path, count: int, process: subprocess.Popen[bytes]) ->
             return
         time.sleep(0.01)
     raise AssertionError("the sweep saved nothing in two minutes")
+
+
+def test_a_second_writer_touches_nothing(
+    pair: tiny.TinyPair, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    shutil.copytree(whole, out)
+    (out / "report.md").write_text("of the first writer")
+    with (out / INDEX).open("rb+") as index:
+        fcntl.flock(index, fcntl.LOCK_EX)
+        assert cli.main(["sweep", "--resume", "--out", str(out)]) == 2
+    said = capsys.readouterr()
+    assert "another process is writing" in said.err
+    assert "are kept" not in said.out
+    assert (out / "report.md").read_text() == "of the first writer"
 
 
 @pytest.mark.parametrize(

@@ -19,10 +19,10 @@ pytestmark = [
 
 
 def outputs(
-    mode: GraphMode, spec: SpecConfig, batch_size: int
+    mode: GraphMode, spec: SpecConfig, batch_size: int, device: str = "cuda"
 ) -> list[tuple[tuple[int, ...], list[int]]]:
     pair = shared_pair()
-    config = EngineConfig(device="cuda", dtype="float32", max_len=512, max_batch_size=6)
+    config = EngineConfig(device=device, dtype="float32", max_len=512, max_batch_size=6)
     engine = Engine(ModelPair.load(pair.target, pair.draft, config), config, mode)
     engine.configure(spec, batch_size)
     asked = [new_request(f"r{i}", p, 60 + 60 * i) for i, p in enumerate(prompts(6))]
@@ -39,6 +39,12 @@ def test_captured_steps_trace_as_eager_ones(spec: SpecConfig, batch_size: int) -
     if spec.is_baseline:
         assert max(len(steps) for _, steps in eager) > 200
     assert outputs(GraphMode.CAPTURED, spec, batch_size) == eager
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")
+def test_another_device_than_the_current_one_captures_its_own_kernels() -> None:
+    spec = SpecConfig.chain(3)
+    assert outputs(GraphMode.CAPTURED, spec, 2, "cuda:1") == outputs(GraphMode.EAGER, spec, 2)
 
 
 def test_the_compute_capability_is_recorded() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 
 import pytest
@@ -107,8 +108,8 @@ def test_arms_of_one_side_are_named(
     assert main(["compare", base, head]) == 1
     said = capsys.readouterr().out
     assert "not comparable (nothing in both" in said
-    assert "Only in BASE: k3 w b1 t0" in said
-    assert "Only in HEAD: k5 w b1 t0" in said
+    assert "Only in BASE, not compared: k3 w b1 t0" in said
+    assert "Only in HEAD, not compared: k5 w b1 t0" in said
 
 
 def test_what_could_not_be_compared_is_no_pass_unless_that_is_said(
@@ -167,3 +168,78 @@ def test_a_gate_over_too_few_prompts_is_no_pass(
             capsys.readouterr().out.split()
         )
     assert main(["compare", few, half, "--allow-not-comparable"]) == 0
+
+
+def arms(path: Path, *ids: str, **changed: object) -> str:
+    """A reference whose arms are ``ids``; ``changed`` holds for the last of them."""
+    found = []
+    for name in ids:
+        of = changed if name == ids[-1] else {}
+        one = curve(units=units(30), **of)
+        found.append(dataclasses.replace(one, key=dataclasses.replace(one.key, point_id=name)))
+    reference.save(Reference(fingerprint="f" * 64, topics=TOPICS, curves=tuple(found)), path)
+    return str(path)
+
+
+def test_an_arm_that_only_base_measured_is_no_pass(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    many = arms(tmp_path / "many.json", "k3", "k5", "k7")
+    one = arms(tmp_path / "one.json", "k3")
+    assert main(["compare", many, one]) == 1
+    said = " ".join(capsys.readouterr().out.split())
+    assert "HEAD against BASE: same (2 same, arms of BASE that HEAD lacks: 2; margin 3 %)" in said
+    assert "Only in BASE, not compared: k5 w b1 t0, k7 w b1 t0" in said
+    assert (
+        "Exit code 1: not compared: k5 w b1 t0 (not in HEAD), k7 w b1 t0 (not in HEAD), so" in said
+    )
+    assert main(["compare", many, one, "--allow-not-comparable"]) == 0
+    capsys.readouterr()
+    assert main(["compare", one, many]) == 0  # arms of HEAD alone are named
+    assert "Only in HEAD, not compared: k5 w b1 t0, k7 w b1 t0" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"invalid": ("errors",)},
+        {"accept_length": None, "speedup": None},  # as plain decoding's second arm has it
+    ],
+)
+def test_an_arm_that_base_could_not_measure_is_no_reason(
+    tmp_path: Path, changed: dict[str, object]
+) -> None:
+    base = arms(tmp_path / "base.json", "k3", "k5", **changed)
+    assert main(["compare", base, arms(tmp_path / "head.json", "k3")]) == 0
+
+
+def test_a_reference_of_an_older_version_is_read_and_what_it_lacks_is_named(
+    tmp_path: Path, base: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old = tmp_path / "old.json"
+    new = json.loads(Path(base).read_text())
+    for topic in ("verification", "draft reading"):
+        del new["topics"][topic]
+    old.write_text(json.dumps(new))
+    assert main(["compare", str(old), base, "--markdown", str(tmp_path / "pr.md")]) == 0
+    said = capsys.readouterr().out
+    assert "verification may differ: not recorded -> verification same" in said
+    assert "2 same" in said
+    page = (tmp_path / "pr.md").read_text()
+    assert "not recorded -> verification same (not known to be the same)" in page
+    assert main(["compare", str(old), str(old)]) == 0
+    assert "may differ" not in capsys.readouterr().out
+
+
+def test_times_that_machines_keep_apart_are_no_reason_in_an_arm_of_base_either(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base = arms(tmp_path / "base.json", "k3", "k5", accept_length=None)
+    head = arms(tmp_path / "head.json", "k3")
+    assert main(["compare", base, head]) == 1
+    assert "HEAD lacks" in capsys.readouterr().out
+    there = json.loads(Path(head).read_text())
+    there["topics"]["machine"] = {"cpu": "another"}
+    Path(head).write_text(json.dumps(there))
+    assert main(["compare", base, head]) == 0
+    assert "HEAD lacks" not in capsys.readouterr().out

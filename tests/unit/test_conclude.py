@@ -29,7 +29,8 @@ from specbench.prompts.prompt import Prompt
 from specbench.provenance import collect
 from specbench.request import Request
 from specbench.store import RunDir
-from specbench.sweep import SweepSpec, describe, run_sweep
+from specbench.sweep import describe, run_sweep
+from specbench.sweep_spec import SweepSpec
 from specbench.workload import Workload
 from tests.fakes import FakeBackend
 from tests.unit.test_sweep import Watcher

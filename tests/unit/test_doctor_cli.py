@@ -10,14 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from specbench import demo
+from specbench import demo, doctor_cli
 from specbench.cli import main
-from specbench.doctor import checks_wiring, parity_setup
-from specbench.doctor.parity_setup import Build, engines
-from specbench.engine.faults import inject
-from specbench.engine.pair import ModelPair
-from specbench.errors import CheckpointError, EngineError
-from tests.tiny import shared_pair
+from specbench.doctor import checks_wiring
+from specbench.errors import EngineError
 from tests.unit.doctor.test_symptoms_run import write
 
 OVERRIDE = "--speculative-num-steps 1 --speculative-eagle-topk 1 --speculative-num-draft-tokens 16"
@@ -102,6 +98,12 @@ def test_wrong_files_are_said_before_any_probe(
     [
         (["--target", "x"], "go together"),
         (["--control", "graph=x"], "--control needs --run"),
+        (["--since", "x", "--run", "y"], "--since needs --metrics"),
+        (["--expect", "0.7", "--accept-length", "2"], "--expect needs --run, --metrics"),
+        (["--break-even", "2"], "--break-even needs --run"),
+        (["--explain", "fc.width", "--json"], "--explain and --json"),
+        (["--launch", ""], "--launch is empty"),
+        (["--target", "", "--draft", ""], "--target is empty"),
         (["--steps", "3"], "--steps needs --per-position"),
         (["--explain", "nonsense"], "is not a code"),
         (["--requests", "0"], "--requests 0"),
@@ -121,69 +123,41 @@ def test_wrong_use(words: list[str], told: str, capsys: pytest.CaptureFixture[st
     assert told in " ".join(capsys.readouterr().err.split())
 
 
-def test_gap(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["doctor", "gap", "--train-accuracy", "0.747", "--framework", "specforge"]
-    assert main([*words, "--num-steps", "5"]) == 0
-    told = capsys.readouterr().out
-    assert "accept length of 3.27" in told
-    assert "not measured" in told
-    assert main([*words, "--json", "--engine", "0.6"]) == 0
-    assert json.loads(capsys.readouterr().out)["code"] == "gap.split"
-    assert main([*words, "--full", "1.5"]) == 2
-    assert main([*words, "--target", "x"]) == 2
-    assert main([*words, "--train-data", "x"]) == 2
-
-
-def test_gap_of_a_pair(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    files, data = shared_pair(), tmp_path / "train.jsonl"
-    turns = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b" * 30}]
-    data.write_text(json.dumps({"messages": turns}) + "\n")
-    words = ["doctor", "gap", "--train-accuracy", "0.9", "--framework", "speculators", "--json"]
-    pair = ["--target", str(files.target), "--draft", str(files.draft), "--requests", "3"]
-    words += [*pair, "--max-tokens", "8"]
-    assert main([*words, "--train-data", str(data)]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert "training replies" in told["measured_on"][1]
-    points = {fact["where"]: fact["text"] for fact in told["evidence"]}
-    assert points["engine"].startswith("+0.0 points")
-    assert "not measured" not in points["off-policy text"]
-    assert "not measured" in points["template"]
-    assert main([*words, "--accept-length", "1.5"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert "measured 1.50" in told["title"]
-    assert any(f["where"] == "engine" and "not measured" in f["text"] for f in told["evidence"])
-
-
-def test_parity_and_step_costs_of_a_pair(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_explain_alone_runs_nothing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A draft that the wiring probe does not read is still run; a way that parts is an error."""
-    files, section = shared_pair(), tmp_path / "doctor.md"
-
-    def unread(*_: object, **__: object) -> None:
-        raise CheckpointError("the probe reads drafts of one layer.")
-
-    monkeypatch.setattr(checks_wiring, "load", unread)
-    words = ["doctor", "--target", str(files.target), "--draft", str(files.draft)]
-    words += ["--requests", "12", "--parity", "cache,ranks"]
-    assert main([*words, "--json", "--markdown", str(section)]) == 0
-    table = json.loads(capsys.readouterr().out)
-    assert [(row["name"], row["agrees"]) for row in table["parity"]] == [
-        ("cache", True),
-        ("ranks", None),
-    ]
-    assert table["step_costs"]["break_even"] > 0
-    assert any("was not probed: the probe reads" in line for line in table["confirmed"])
-    assert "Parity of caches after steps" in section.read_text()
-
-    def wrong(pair: ModelPair, **_: object) -> Build:
-        return engines(pair, change=lambda engine: inject(engine, "no_extend"))
-
-    monkeypatch.setattr(parity_setup, "engines", wrong)
-    assert main([*words, "--explain", "parity.cache"]) == 1
+    monkeypatch.setattr(doctor_cli, "look_at_pair", lambda *_: pytest.fail("a pair was looked at"))
+    assert main(["doctor", "--explain", "map.direct"]) == 0
     told = " ".join(capsys.readouterr().out.split())
-    assert "draft cache rows differ by" in told
-    assert "engine/extend.py" in told
+    assert "d2t holds offsets" in told
+    assert "F11: d2t is read as target ids" in told
+    assert "Nothing was looked at" in told
+
+
+def test_explain_beside_something_gives_its_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--static", "--explain", "ids.engines"]) == 0
+    told = capsys.readouterr().out
+    assert "docs/failures.md" in told
+    assert "Nothing was looked at" not in told
+    assert "note: " in told
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--accept-length", "2", "--break-even", "3"], "--break-even was not used"),
+        (["--per-position", "0.5", "--expect", "0.7"], "--expect was not used"),
+        (
+            ["--per-position", "0.5,0.3", "--steps", "9000", "--expect", "0.7,0.6,0.5"],
+            "--expect names 3 positions and numbers given has 2",
+        ),
+    ],
+)
+def test_what_counts_cannot_answer_is_said(
+    words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["doctor", *words]) == 0
+    assert told in " ".join(capsys.readouterr().out.split())
 
 
 def test_what_was_judged_of_a_run_is_said(

@@ -1,11 +1,19 @@
 from __future__ import annotations
 
 import copy
+import json
 from typing import Any
 
 import pytest
 
-from specbench.fingerprint import SCOPES, Scope, differences, fingerprint, topics
+from specbench.fingerprint import (
+    NOT_RECORDED,
+    SCOPES,
+    Scope,
+    differences,
+    fingerprint,
+    topics,
+)
 
 RUN: dict[str, Any] = {
     "asked": {
@@ -20,7 +28,14 @@ RUN: dict[str, Any] = {
     "provenance": {
         "software": {"python": "3.11", "torch": "2.13", "specbench_source_sha256": "aa"},
         "machine": {"cpu": "x", "cores_usable": "2", "load_average": "0.1"},
-        "device": {"device": "cpu", "dtype": "float32", "capture_physical": "2,4,7"},
+        "device": {
+            "device": "cpu",
+            "dtype": "float32",
+            "capture_physical": "2,4,7",
+            "draft_embedding": "shared: the draft ships none",
+            "draft_spec": json.dumps({"d2t_policy": "offsets, checked against t2d"}),
+            "verification": "target_only",
+        },
         "inputs": {
             "sha256:target/config.json": "1" * 64,
             "sha256:draft/config.json": "2" * 64,
@@ -58,11 +73,17 @@ def test_a_second_plain_arm_is_not_another_run() -> None:
         (("asked", "max_tokens"), "settings", True),
         (("provenance", "device", "dtype"), "dtype", True),
         (("provenance", "device", "capture_physical"), "capture", True),
+        (("provenance", "device", "draft_embedding"), "draft reading", True),
+        (("provenance", "device", "verification"), "verification", True),
+        (("provenance", "device", "threshold_acc"), "verification", True),
         (("provenance", "device", "tensor_parallel"), "ranks", True),
         (("provenance", "machine", "cpu"), "machine", False),
         (("asked", "engine", "threads"), "engine settings", False),
         (("facts", "backend"), "backend", False),
         (("asked", "load", "arrival"), "load", False),
+        (("provenance", "device", "baseline_device"), "machine", False),
+        (("provenance", "device", "server"), "server", False),
+        (("provenance", "device", "baseline_server"), "server", False),
         (("provenance", "software", "torch"), "libraries", False),
         (("provenance", "software", "specbench_source_sha256"), "specbench", False),
     ],
@@ -110,3 +131,31 @@ def test_models_without_hashes_are_known_by_name() -> None:
 
 def test_an_empty_record_has_every_topic_empty() -> None:
     assert topics({}) == {topic: {} for topic in SCOPES}
+
+
+def read_as(policy: str) -> dict[str, Any]:
+    return changed("provenance", "device", "draft_spec", value=json.dumps({"d2t_policy": policy}))
+
+
+def test_a_direct_map_is_another_reading_and_a_reason_is_none() -> None:
+    (found,) = differences(topics(RUN), topics(read_as("direct: target ids, as asked")))
+    assert (found.topic, found.scope) == ("draft reading", Scope.CHANGE)
+    assert (found.base, found.head) == ("d2t_policy offsets", "d2t_policy direct")
+    unchecked = read_as("offsets, no t2d to check against")
+    assert differences(topics(RUN), topics(unchecked)) == ()
+    assert fingerprint(unchecked) == fingerprint(RUN)
+
+
+@pytest.mark.parametrize("said", ["{", "[1]", 3])
+def test_a_draft_spec_that_is_none_says_nothing(said: object) -> None:
+    run = changed("provenance", "device", "draft_spec", value=said)
+    assert topics(run)["draft reading"] == {"draft_embedding": "shared"}
+
+
+def test_a_topic_that_one_side_never_heard_of_is_not_known_to_differ() -> None:
+    new = topics(RUN)
+    old = {topic: facts for topic, facts in new.items() if topic != "verification"}
+    (found,) = differences(old, new)
+    assert (found.base, found.head) == (NOT_RECORDED, "verification target_only")
+    assert not found.known
+    assert differences(old, {**new, "verification": {}}) == ()

@@ -88,7 +88,17 @@ def test_blocks_that_are_asked_for_are_kept_at_every_batch_size() -> None:
         (("--topk", "0"), "--topk: 0 is too small"),
         (("--temperature", "hot"), "--temperature"),
         (("--arrival", "gamma"), "without --request-rate"),
+        (("--arrival", "trace", "--request-rate", "5"), "--arrival trace and --request-rate"),
+        (("--arrival", "trace", "--burstiness", "2"), "without --request-rate"),
         (("--requests", "3", "--blocks", "5"), "requests=3 blocks=5"),
+        (("--baseline-server", "http://127.0.0.1:1"), "--baseline-server is given without --serv"),
+        (
+            ("--server", "http://a", "--baseline-server", "http://b", "--num-steps", "0"),
+            "nothing is measured but plain decoding",
+        ),
+        (("--timeout", "0"), "timeout_s=0"),
+        (("--timeout", "inf"), "timeout_s=inf"),
+        (("--timeout", "nan"), "timeout_s=nan"),
     ],
 )
 def test_contradictions_are_refused(words: tuple[str, ...], says: str) -> None:
@@ -102,6 +112,19 @@ def test_an_open_loop_takes_its_shape() -> None:
     ).load
     assert load.open_loop
     assert (load.arrival, load.burstiness) == (Arrival.GAMMA, 0.5)
+
+
+def test_the_times_of_a_trace_need_no_rate() -> None:
+    load = flags.sweep_spec(_args("--arrival", "trace")).load
+    assert (load.arrival, load.request_rate) == (Arrival.TRACE, None)
+
+
+def test_servers_and_the_limit_of_a_request_reach_the_sweep() -> None:
+    spec = flags.sweep_spec(
+        _args("--server", "http://a", "--baseline-server", "http://b", "--timeout", "7.5")
+    )
+    assert (spec.server, spec.baseline_server, spec.load.timeout_s) == ("http://a", "http://b", 7.5)
+    assert flags.sweep_spec(_args()).load.timeout_s == 600
 
 
 def test_one_point_is_read_and_checked() -> None:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from specbench.errors import OutputError
-from specbench.gpu_samples import EnergySource, GpuSample, header, lines, parse, reason_names
+from specbench.gpu_samples import FILE, EnergySource, GpuSample, header, lines, parse, reason_names
+from specbench.gpu_watch import GpuWatch
+from specbench.store import RunDir
 
 FULL = GpuSample(
     at_ns=12_345_678_901_234,
@@ -69,3 +74,19 @@ def test_bits_are_those_of_the_library() -> None:
     }
     for theirs, ours in wanted.items():
         assert reason_names(getattr(pynvml, f"nvmlClocksThrottleReason{theirs}")) == (ours,)
+
+
+@pytest.mark.parametrize("left", ["", header()[:9]])
+def test_a_file_whose_header_was_cut_off_gets_it_again(
+    tmp_path: Path, left: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_json: dict[str, Any] = {"asked": {}, "points": {}, "dropped": [], "provenance": {}}
+    with RunDir.create(tmp_path, run_json) as run_dir:
+        monkeypatch.setattr(run_dir, "blocks", lambda: [0])
+        (tmp_path / FILE).write_text(left)
+        for _ in range(2):
+            GpuWatch().save(run_dir, [CALM])
+    text = (tmp_path / FILE).read_text()
+    assert text.startswith(header())
+    assert text.count(header()) == 1
+    assert parse(text, FILE) == {0: (CALM, CALM)}

@@ -23,7 +23,8 @@ from specbench.prompts.prompt import Prompt
 from specbench.provenance import collect
 from specbench.report.tables import summary_csv_text
 from specbench.store import RunDir
-from specbench.sweep import Job, SweepSpec, describe, run_sweep
+from specbench.sweep import Job, describe, run_sweep
+from specbench.sweep_spec import SweepSpec
 from specbench.trace import ArmRun
 from specbench.workload import Workload
 from tests import nvml_stand_in as stand_in
@@ -185,7 +186,9 @@ def steady(**more: Any) -> NvmlStandIn:
     return NvmlStandIn(Board(uuid="GPU-a", watts=WATTS, errors=missing, **more))
 
 
-def sweep(path: Path, library: NvmlStandIn, blocks: int = 99) -> list[str]:
+def sweep(
+    path: Path, library: NvmlStandIn, blocks: int = 99, facts: BackendFacts = CUDA
+) -> list[str]:
     """Four blocks of a scripted backend beside a GPU; its messages."""
     told: list[str] = []
     prompts = tuple(Prompt(prompt_id=f"p{i}", category="c", turns=(f"say {i}",)) for i in range(6))
@@ -195,7 +198,7 @@ def sweep(path: Path, library: NvmlStandIn, blocks: int = 99) -> list[str]:
     }
     with (
         watch_gpus(
-            HERE, CUDA, interval_s=0.02, tell=told.append, library=library, environ={}
+            HERE, facts, interval_s=0.02, tell=told.append, library=library, environ={}
         ) as gpus,
         RunDir.create(path, run_json) as run_dir,
     ):

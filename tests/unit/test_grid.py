@@ -103,3 +103,11 @@ def test_a_malformed_list_names_the_flag(text: str) -> None:
 def test_a_value_below_the_least_is_refused() -> None:
     with pytest.raises(ConfigError, match="0 is too small"):
         parse_values("0,1", flag="--topk", least=1)
+
+
+def test_points_that_a_server_refuses_go_to_the_dropped_with_the_reason() -> None:
+    grid = expand((0, 1, 3), (1,), ())
+    left = grid.less({SpecConfig.baseline(): "it drafts", SpecConfig.chain(1): "it runs k3"})
+    assert [point.point_id for point in left.points] == ["k3"]
+    assert left.told_drops() == ("dropped 0/1/1: it drafts", "dropped 1/1/2: it runs k3")
+    assert grid.less({}) == grid

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
+from dataclasses import replace
 
 import pytest
 
 from specbench.backends.base import Event
+from specbench.backends.sglang import SGLangBackend
+from specbench.backends.two_servers import TwoServers
 from specbench.config import EngineConfig, LoadConfig, SpecConfig
 from specbench.errors import BackendError, ConfigError
 from specbench.request import Request, SamplingParams
-from specbench.run import engine_state, inprocess_backend, remote_backend, run_block
+from specbench.run import (
+    check_wording,
+    engine_state,
+    inprocess_backend,
+    remote_backend,
+    run_block,
+    server_backend,
+)
 from specbench.trace import ArmRun, Chunk, Finish, RequestTrace, StepTrace
+from specbench.workload import load_workload
 from tests import tiny
 from tests.fakes import FakeBackend
 
@@ -124,6 +135,29 @@ def test_what_a_server_does_not_say_becomes_a_caveat() -> None:
 def test_an_unknown_kind_of_server_is_refused() -> None:
     with pytest.raises(ConfigError, match="auto, openai or sglang"):
         remote_backend("http://127.0.0.1:1", "triton", api_key=None)
+
+
+def test_a_second_server_makes_one_backend_of_two() -> None:
+    one, two = "http://127.0.0.1:1", "http://127.0.0.1:2"
+    assert isinstance(server_backend(one, None, "sglang", api_key=None), SGLangBackend)
+    assert isinstance(server_backend(one, two, "auto", api_key=None, model="m"), TwoServers)
+    with pytest.raises(ConfigError, match="both"):
+        server_backend(one, f"{one}/v1", "auto", api_key=None)
+    with pytest.raises(ConfigError, match="names no model"):
+        server_backend(one, two, "sglang", api_key=None, model="m")
+
+
+def test_messages_are_refused_where_only_plain_text_goes() -> None:
+    talk, raw = load_workload("default"), load_workload("synthetic:8x2")
+    plain = replace(raw, prompts=tuple(replace(p, raw=True) for p in raw.prompts))
+    check_wording("auto", [talk])
+    check_wording("openai", [talk])
+    check_wording("sglang", [plain])
+    with pytest.raises(ConfigError, match=r"--workload default.*--backend openai"):
+        check_wording("sglang", [plain, talk])
+    mixed = replace(raw, name="mixed", prompts=(plain.prompts[0], raw.prompts[1]))
+    with pytest.raises(ConfigError, match="mixed"):
+        check_wording("sglang", [mixed])
 
 
 class Log:

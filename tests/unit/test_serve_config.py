@@ -11,7 +11,7 @@ import pytest
 from specbench import serve_config
 from specbench.config import SpecConfig
 from specbench.errors import ConfigError
-from specbench.serve_config import ServeConfig, load_serve_config, read_api_key
+from specbench.serve_config import ServeConfig, api_key, load_serve_config, read_api_key
 
 
 def written(folder: Path, text: str) -> Path:
@@ -121,6 +121,18 @@ def test_the_key_is_read_from_its_file_unless_the_environment_has_one(tmp_path: 
 def test_a_key_file_without_a_key_is_refused(tmp_path: Path, text: bytes | None) -> None:
     with pytest.raises(ConfigError, match="API key file"):
         key_of(text, tmp_path)
+
+
+def test_a_key_of_the_environment_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPECBENCH_API_KEY", "s3cret")
+    assert api_key() == "s3cret"
+    monkeypatch.setenv("SPECBENCH_API_KEY", "")
+    assert api_key() is None
+    for wrong in ("s3cret\r", "two words", "\u00e9"):
+        monkeypatch.setenv("SPECBENCH_API_KEY", wrong)
+        with pytest.raises(ConfigError, match="SPECBENCH_API_KEY holds no key") as refused:
+            api_key()
+        assert wrong not in str(refused.value)
 
 
 def test_what_an_engine_would_change_is_said_and_what_was_left_out_is_not() -> None:

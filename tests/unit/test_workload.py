@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -87,7 +88,9 @@ def test_the_prompts_own_limit_lowers_the_runs() -> None:
 
 def test_what_cannot_be_given_says_how_many_there_are() -> None:
     workload = make({"a": 3, "b": 1})
-    with pytest.raises(WorkloadError, match=r"5 requests asked, but small has 4 prompts\."):
+    with pytest.raises(
+        WorkloadError, match=r"5 requests asked, but small has 4 prompts\. .*--requests"
+    ):
         workload.requests(5, GREEDY)
     with pytest.raises(WorkloadError, match="2 requests asked, but small has 1 prompts in b"):
         workload.requests(2, GREEDY, categories=["b"])
@@ -161,6 +164,13 @@ def test_folders_and_files_of_the_user_are_read(tmp_path: Path) -> None:
     alone = load_workload(folder / "prompts.jsonl")
     assert (alone.name, alone.licence, alone.max_tokens) == ("prompts", "", None)
     assert alone.prompts == load_workload(folder).prompts
+
+
+def test_a_file_name_of_no_encoding_gives_a_name_that_can_be_written(tmp_path: Path) -> None:
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.jsonl"))
+    path.write_text('{"id": "a", "category": "a", "turns": ["hello"]}\n')
+    made = load_workload(str(path))
+    assert (made.name, made.source) == ("caf?", "caf?.jsonl")
 
 
 def test_shipped_sets_are_found_beside_the_package_or_in_it(

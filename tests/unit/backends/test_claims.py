@@ -49,6 +49,7 @@ def test_sglang(path: str) -> None:
         target="/m/target",
         draft="/m/draft",
         spec=SpecConfig.chain(3),
+        algorithm="EAGLE3",
         batch_size=48,
         max_len=4096,
     )
@@ -68,7 +69,8 @@ def test_sglang_streaming_pieces(name: str) -> None:
 
 def test_numbers_that_are_no_tree_leave_the_point_open() -> None:
     ngram = {**SGLANG, "speculative_algorithm": "NGRAM", "speculative_num_draft_tokens": 12}
-    assert ask({"/server_info": as_json(ngram)}).spec is None
+    claims = ask({"/server_info": as_json(ngram)})
+    assert (claims.spec, claims.algorithm) == (None, "NGRAM")
 
 
 @pytest.mark.parametrize(
@@ -110,14 +112,59 @@ def test_what_a_server_does_not_say_is_taken_on_trust_and_said() -> None:
     assert "k5 is taken on trust" in note
 
 
-def test_thresholds_of_sglang_below_one_are_a_caveat() -> None:
-    low = {**SGLANG, "speculative_accept_threshold_acc": 0.8}
-    (caveat,) = ask({"/server_info": as_json(low)}).caveats
-    assert caveat.code == LOSSY_THRESHOLDS
-    assert "threshold_acc=0.8" in caveat.text
-    odd = {"speculative_accept_threshold_acc": 0, "speculative_accept_threshold_single": "x"}
-    for fine in ({"speculative_accept_threshold_acc": 1}, odd):
-        assert ask({"/server_info": as_json({**SGLANG, **fine})}).caveats == ()
+def thresholds(single: Any = 1.0, acc: Any = 1.0, **more: Any) -> dict[str, str]:
+    """Texts of the caveats that SGLang's thresholds give, by code."""
+    names = ("speculative_accept_threshold_single", "speculative_accept_threshold_acc")
+    said = {**SGLANG, **dict(zip(names, (single, acc), strict=True)), **more}
+    return {c.code: c.text for c in ask({"/server_info": as_json(said)}).caveats}
+
+
+@pytest.mark.parametrize("low", [0.8, 0, 0.0, -1])
+def test_thresholds_of_sglang_below_one_are_lossy(low: float) -> None:
+    assert thresholds(acc=low) == {
+        LOSSY_THRESHOLDS: f"threshold_acc={low:g}, below 1: at temperature > 0 drafts are accepted "
+        "that the target does not back"
+    }
+    assert list(thresholds(single=low, speculative_algorithm=None)) == []
+
+
+@pytest.mark.parametrize("odd", ["x", 1.5, [1], False, float("nan")])
+def test_a_threshold_that_cannot_be_read_is_said(odd: Any) -> None:
+    found = thresholds(single=odd, acc=0)
+    assert set(found) == {"server_settings", LOSSY_THRESHOLDS}
+    assert f"threshold_single={odd!r}" in found["server_settings"]
+
+
+@pytest.mark.parametrize("exact", [1, 1.0, None])
+def test_thresholds_of_one_are_exact(exact: Any) -> None:
+    assert thresholds(exact, exact) == {}
+
+
+PLAIN, K1, K3 = SpecConfig.baseline(), SpecConfig.chain(1), SpecConfig.chain(3)
+
+
+def test_a_server_that_says_its_point_runs_no_other() -> None:
+    refused = ServerClaims(server="sglang", spec=K3).refused((PLAIN, K1, K3))
+    assert list(refused) == [PLAIN, K1]
+    assert all("the server runs num_steps=3" in reason for reason in refused.values())
+    assert list(ServerClaims(server="sglang", spec=PLAIN).refused((PLAIN, K1))) == [K1]
+
+
+def test_a_server_that_says_nothing_runs_the_one_point_that_is_asked() -> None:
+    assert list(ServerClaims().refused((PLAIN, K3))) == [PLAIN]
+    assert ServerClaims().refused((PLAIN,)) == {}
+    with pytest.raises(ConfigError, match=r"2 points .* --num-steps 3 --topk 1"):
+        ServerClaims().refused((PLAIN, K1, K3, K3))
+
+
+def test_speculation_without_a_point_is_no_plain_decoding() -> None:
+    claims = ServerClaims(server="sglang", algorithm="NGRAM")
+    assert claims.refused((PLAIN,)) == {PLAIN: "the server speculates by NGRAM"}
+    assert list(claims.refused((PLAIN, K3))) == [PLAIN]
+
+
+def test_our_own_server_runs_every_point() -> None:
+    assert ServerClaims(server="specbench", spec=K3).refused((PLAIN, K1, K3)) == {}
 
 
 @pytest.mark.parametrize("size", [True, -1, 0, "8", 1e309, 2**60])

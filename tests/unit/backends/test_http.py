@@ -37,11 +37,21 @@ async def events_of(http: HttpSession) -> list[bytes]:
 
 
 @pytest.mark.parametrize(
-    "url", ["127.0.0.1:8000", "ftp://x", "http://", "http://x/?a=1", "http://x#y", ""]
+    "url",
+    [
+        *("127.0.0.1:8000", "ftp://x", "http://", "http://x/?a=1", "http://x#y", ""),
+        *("http://[::1", "http://h:99999", "http://h:abc"),
+    ],
 )
 def test_no_address(url: str) -> None:
     with pytest.raises(ConfigError, match="not the address"):
         check_url(url)
+
+
+def test_an_address_with_a_password_is_refused_and_does_not_show_it() -> None:
+    with pytest.raises(ConfigError, match="a user name or a password") as refused:
+        check_url("http://me:secret@h:1")
+    assert "secret" not in str(refused.value)
 
 
 @pytest.mark.parametrize("url", ["http://h:1", "http://h:1/", "http://h:1/v1", "http://h:1/v1/"])

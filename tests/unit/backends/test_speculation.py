@@ -131,6 +131,26 @@ def test_an_impossible_step_is_refused() -> None:
         read_steps({"steps": [{**step, "accepted": 9}]})
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("batch_step", "x"),
+        ("drafted", 3.0),
+        ("draft_ns", 2**70),
+        ("committed", True),
+        ("depth", 10**12),
+        ("drafted", 10**12),
+        ("ranks", [0, "1"]),
+        ("lost", [2.5]),
+    ],
+)
+def test_a_step_of_odd_numbers_is_refused(name: str, value: Any) -> None:
+    step = asdict(fake_steps(Request(request_id="r", prompt="abc"), SpecConfig.chain(3))[0])
+    wide = {"depth": 10**12, "drafted": 10**12} if name == "depth" else {}
+    with pytest.raises(BackendError, match=f"cannot be read: {name} is"):
+        read_steps({"steps": [{**step, **wide, name: value}]})
+
+
 @pytest.mark.parametrize("value", [-1, 1.5, "3", True, [1], 2**53, float("inf")])
 def test_a_count_must_be_one(value: Any) -> None:
     with pytest.raises(BackendError, match="spec_verify_ct"):

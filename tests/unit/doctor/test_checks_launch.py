@@ -24,6 +24,20 @@ def test_num_steps_wins_over_num_draft_tokens() -> None:
     assert found.figures["resolved"] == 5
 
 
+def test_a_launch_without_speculation_says_so() -> None:
+    """A mistyped flag is no sound launch."""
+    (found,) = check_launch(parse_launch("--speculativ-num-steps 3 --model m"))
+    assert found.title == "No flag of speculation is among them"
+    assert found.remedy == "Is --speculative-num-steps meant?"
+    assert [fact.text for fact in found.evidence] == ["--speculativ-num-steps", "--model"]
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "x"])
+def test_a_threshold_is_a_number(value: str) -> None:
+    with pytest.raises(ConfigError, match="A number"):
+        codes(f"--speculative-algorithm EAGLE3 --speculative-accept-threshold-acc {value}")
+
+
 @pytest.mark.parametrize("numbers", [(3, 1, 4), (5, 4, 8)])
 def test_consistent_numbers_give_nothing(numbers: tuple[int, int, int]) -> None:
     assert codes(f"--speculative-algorithm EAGLE3 {NUMBERS.format(*numbers)}") == []
@@ -44,6 +58,7 @@ def test_consistent_numbers_give_nothing(numbers: tuple[int, int, int]) -> None:
         ("--kv-cache-dtype=fp8_e5m2", "launch.quantised"),
         ("--speculative-token-map hot.pt", "launch.ignored"),
         ("--speculative-colour blue", "launch.unread"),
+        ("--page-size 16", "launch.unread"),
         (
             """--speculative-config '{"model": "x", "num_speculative_tokens": 3}'""",
             "launch.algorithm",

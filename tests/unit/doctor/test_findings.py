@@ -17,7 +17,7 @@ from specbench.doctor.findings import (
     rank,
     to_json,
 )
-from specbench.doctor.report import explain, markdown, verdict_line
+from specbench.doctor.report import explain, markdown, meaning, verdict_line
 from specbench.errors import ConfigError
 
 
@@ -57,7 +57,7 @@ def test_a_code_must_be_registered() -> None:
 def test_every_failure_of_the_specification_has_a_code() -> None:
     """F1 to F60, but for M-RoPE's and such there is always a shape at least."""
     known = {failure for kind in kinds().values() for failure in kind.failures}
-    assert {f"F{n}" for n in range(1, 61)} <= known
+    assert known == {f"F{n}" for n in range(1, 61)}
     assert all(kind.why for kind in kinds().values())
 
 
@@ -71,7 +71,12 @@ def test_explanation_and_markdown() -> None:
     told = explain([finding()], "fc.width")
     for part in ("F6, F7, F37", "draft: fc.weight: [256, 512]", "share 0.25", "To do: Name"):
         assert part in told
+    assert "F6, F7, F37; docs/failures.md has each" in told
     assert "was not found here" in explain([], "fc.width")
+    alone = meaning("fc.width")
+    assert "- F37: With pipeline stages only the last one" in alone
+    assert "Nothing was looked at" in alone
+    assert "not found" not in alone
     text = markdown([finding(), finding("ids.order", Severity.NOTE)], ["all right"])
     assert "fc \\| reads &lt;b>" in text
     assert "<b>" not in text

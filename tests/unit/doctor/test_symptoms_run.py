@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,9 +18,12 @@ from specbench.estimate import Evidence
 from specbench.request import Request
 from specbench.store import RunDir
 from specbench.trace import ArmRun, Chunk, Finish, RequestTrace, StepTrace, Usage
-from tests.unit.data.killed_writer import RUN
+from tests.unit.data.killed_writer import RUN as KILLED
 
 DEPTH = 3
+PLAIN = {"num_steps": 0, "topk": 1, "num_draft_tokens": 1}
+CHAIN = {"num_steps": DEPTH, "topk": 1, "num_draft_tokens": DEPTH + 1}
+RUN = {**KILLED, "points": {"base": PLAIN, "base-again": PLAIN, "k3": CHAIN}}
 Chance = Callable[[int, int, str], float]  # step since prefill, context, category
 
 
@@ -60,6 +64,31 @@ def write(folder: Path, *arms: tuple[int, Chance], seed: int = 1) -> Path:
     return folder
 
 
+def plain(index: int, steps: int) -> RequestTrace:
+    """A request of the baseline: a step that drafts nothing for each token, 1 ms each."""
+    name = f"code-{index}"
+    made = tuple(
+        StepTrace(batch_step=i, batch=1, committed=64 + i, drafted=0, depth=0, accepted=0,
+                  emitted=1, verify_ns=1_000_000)
+        for i in range(steps)
+    )  # fmt: skip
+    return RequestTrace(
+        request=Request(request_id=name, prompt=name, prompt_id=name, category="code"),
+        due_ns=0, sent_ns=0, end_ns=1000,
+        chunks=(Chunk(at_ns=10, tokens=1), Chunk(at_ns=1000, tokens=steps)),
+        steps=made, finish=Finish.LENGTH, evidence=Evidence.STEPS,
+        usage=Usage(completion_tokens=steps + 1),
+    )  # fmt: skip
+
+
+def write_plain(run: RunDir, point: str) -> None:
+    """An arm of plain decoding beside those of ``write``, of more steps than they have."""
+    run.save_block(
+        ArmRun(point_id=point, workload="w", batch_size=1, temperature=0.0, block=0,
+               started_ns=0, wall_ns=1, requests=tuple(plain(i, 300) for i in range(30)))
+    )  # fmt: skip
+
+
 def healthy(cycle: int, context: int, category: str) -> float:
     return 0.75
 
@@ -97,11 +126,64 @@ def test_a_control_shows_a_difference_or_says_that_none_was(tmp_path: Path) -> N
         check_control(seen, same, "moon")
 
 
+def test_a_control_is_read_at_the_point_that_it_controls(tmp_path: Path) -> None:
+    """The run of the control has more steps of another point, which would be judged alone."""
+    folder = write(tmp_path / "b", (1, healthy), seed=2)
+    content = json.loads((folder / "run.json").read_text())
+    content["points"]["k1"] = {"num_steps": 1, "topk": 1, "num_draft_tokens": 2}
+    (folder / "run.json").write_text(json.dumps(content))
+    rng = np.random.default_rng(3)
+    requests = tuple(trace(rng, i, lambda *_: 0.2, 1) for i in range(60))
+    with RunDir.resume(folder, {**RUN, "points": content["points"]}) as run:
+        run.save_block(
+            ArmRun(point_id="k1", workload="w", batch_size=1, temperature=0.0, block=0,
+                   started_ns=0, wall_ns=1, requests=requests)
+        )  # fmt: skip
+        run.finish()
+    assert read_run(folder)[0].point == "k1"
+    seen, _ = read_run(write(tmp_path / "a", (1, healthy)))
+    assert seen.point == "k3"
+    assert check_control(seen, read_run(folder, seen.point)[0], "graph").severity is Severity.NOTE
+    with pytest.raises(OutputError, match="did not draft at k9"):
+        read_run(folder, "k9")
+
+
 def test_a_run_without_drafts_is_refused(tmp_path: Path) -> None:
     with RunDir.create(tmp_path / "run", RUN) as run:
         run.finish()
     with pytest.raises(OutputError, match="no request that drafted"):
         read_run(tmp_path / "run")
+
+
+def test_a_second_plain_arm_is_no_draft_that_fails(tmp_path: Path) -> None:
+    """As ``--noise-floor`` writes it: its steps drafted nothing, and there are more of them."""
+    write(tmp_path / "run", (1, healthy))
+    with RunDir.resume(tmp_path / "run", RUN) as run:
+        for point in ("base", "base-again"):
+            write_plain(run, point)
+        run.finish()
+    seen, break_even = read_run(tmp_path / "run")
+    assert seen.source == "run: k3, temperature 0, batch size 1"
+    assert break_even == pytest.approx(2.0)
+    assert [f.code for f in diagnose(seen, break_even=break_even)] == ["shape.none"]
+
+
+def test_plain_arms_alone_are_no_run_that_drafted(tmp_path: Path) -> None:
+    with RunDir.create(tmp_path / "run", RUN) as run:
+        for point in ("base", "base-again"):
+            write_plain(run, point)
+        run.finish()
+    with pytest.raises(OutputError, match="no request that drafted"):
+        read_run(tmp_path / "run")
+
+
+def test_a_point_that_the_run_does_not_list_is_named(tmp_path: Path) -> None:
+    write(tmp_path / "run", (1, healthy))
+    content = json.loads((tmp_path / "run" / "run.json").read_text())
+    for points, told in (({"base": PLAIN}, "holds blocks of k3"), ([], r"points=\[\] is no table")):
+        (tmp_path / "run" / "run.json").write_text(json.dumps({**content, "points": points}))
+        with pytest.raises(OutputError, match=told):
+            read_run(tmp_path / "run")
 
 
 def test_hard_requests_with_many_steps_are_no_decay(tmp_path: Path) -> None:

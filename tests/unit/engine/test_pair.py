@@ -44,6 +44,15 @@ def test_auto_is_resolved() -> None:
         resolve_device(EngineConfig(device="tpu"), "float32")
 
 
+def test_a_cuda_device_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    device, dtype = resolve_device(EngineConfig(device="cuda:1"), "bfloat16")
+    assert (str(device), dtype) == ("cuda:1", torch.bfloat16)
+    with pytest.raises(ConfigError, match=r"device='cuda:2', of 2 CUDA devices. cuda:0 to cuda:1."):
+        resolve_device(EngineConfig(device="cuda:2"), "bfloat16")
+
+
 def test_max_len_beyond_the_rope_table_is_refused() -> None:
     pair = shared_pair()
     with pytest.raises(ConfigError, match=r"max_len=4096 exceeds .* 2048"):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import decoders
 
 from specbench.engine.text import TextCodec, TextStream
 from specbench.errors import CheckpointError, RequestError
@@ -49,6 +51,26 @@ def test_bytes_that_never_become_a_character_come_at_the_end() -> None:
     stream = TextStream(CODEC, ())
     assert stream.feed(ids("é")[:1]) == ""
     assert stream.end() == "\N{REPLACEMENT CHARACTER}"
+
+
+class _Bytes(TextCodec):
+    """A tokenizer that spells each byte as a token of its own, as Llama 2's does for rare ones."""
+
+    def __init__(self) -> None:
+        self._decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return str(self._decoder.decode([f"<0x{byte:02X}>" for byte in ids]))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(max_size=12), st.lists(st.integers(1, 5), min_size=50, max_size=50))
+def test_a_character_of_byte_tokens_is_held_until_its_last(text: str, sizes: list[int]) -> None:
+    stream, left, pieces = TextStream(_Bytes(), ()), list(text.encode()), []
+    for size in sizes:
+        pieces.append(stream.feed(left[:size]))
+        left = left[size:]
+    assert "".join([*pieces, stream.end()]) == text
 
 
 @settings(max_examples=60, deadline=None)

@@ -232,3 +232,26 @@ def test_follow_ups_of_a_plain_prompt_are_refused_before_anything_is_sent() -> N
 def test_client_lag_is_reported() -> None:
     result = run(FakeBackend(delay_s=0.02), requests(1, max_tokens=4), closed())
     assert result.client_lag.ticks >= 1
+
+
+def test_due_times_that_are_given_win_over_those_that_are_drawn() -> None:
+    load = LoadConfig(request_rate=0.001, arrival=Arrival.TRACE, warmup_requests=1)
+    asked = requests(3)
+    result = asyncio.run(run_load(FakeBackend(), asked, load, due_ns=(0, 5_000_000, 5_000_000)))
+    start = result.traces[0].due_ns
+    assert [trace.due_ns - start for trace in result.traces] == [0, 5_000_000, 5_000_000]
+
+
+@pytest.mark.parametrize(
+    ("load", "due_ns", "says"),
+    [
+        (LoadConfig(request_rate=9.0), (0, 1), "2 due times for 3 requests"),
+        (LoadConfig(), (0, 1, 2), "in an open loop"),
+        (LoadConfig(request_rate=9.0, arrival=Arrival.TRACE), (), "arrival=trace without"),
+    ],
+)
+def test_due_times_that_do_not_fit_are_refused(
+    load: LoadConfig, due_ns: tuple[int, ...], says: str
+) -> None:
+    with pytest.raises(ConfigError, match=says):
+        asyncio.run(run_load(FakeBackend(), requests(3), load, due_ns=due_ns))

@@ -126,6 +126,21 @@ def test_totals_evidence() -> None:
     assert acceptance.survival(found) is None
 
 
+def test_drafts_without_steps_give_their_share_and_no_accept_length() -> None:
+    """llama.cpp: draft_n and draft_n_accepted, no count of verify steps."""
+    found = with_usage(Evidence.TOTALS, dataclasses.replace(TOTALS, verify_steps=None))
+    rate = acceptance.accept_rate_node(found)
+    assert rate is not None
+    assert (rate.value, rate.evidence) == (6 / 12, Evidence.TOTALS)
+    assert acceptance.accept_rate_depth(found, chain=True) == rate
+    assert acceptance.accept_length(found) is None
+    guess = acceptance.emitted_length(found)
+    assert guess is not None
+    assert guess.evidence is Evidence.CHUNKS
+    mixed = (*found, *with_usage(Evidence.CHUNKS, Usage(completion_tokens=11)))
+    assert acceptance.accept_rate_node(mixed) is None
+
+
 def test_totals_without_accepted_give_only_emitted_length() -> None:
     found = with_usage(Evidence.TOTALS, Usage(completion_tokens=11, verify_steps=4))
     emitted = acceptance.emitted_length(found)

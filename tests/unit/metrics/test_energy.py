@@ -211,3 +211,14 @@ def test_the_only_category_has_the_figures_of_all() -> None:
     samples = of(arm, drawn(100.0, every_ms=150))
     assert gpu_use(arm, samples, "code") == gpu_use(arm, samples)
     assert gpu_use(arm, samples) is not None
+
+
+def test_a_gpu_that_is_gone_takes_the_energy_of_later_blocks_along() -> None:
+    arm = arm_of(block_of(request("a")), block_of(request("b"), block=1))
+    both = [*drawn(300.0), *drawn(200.0, gpu="1")]
+
+    use = gpu_use(arm, of(arm, both, drawn(300.0)))
+
+    assert use is not None
+    assert use.joules == pytest.approx(500 * WALL_S)  # of the first block alone, not 800 of both
+    assert use.j_per_token == pytest.approx(500 * WALL_S / TOKENS)

@@ -2,12 +2,21 @@ import dataclasses
 
 import pytest
 
+from specbench.config import SpecConfig
 from specbench.errors import ConfigError
+from specbench.estimate import Evidence, Severity
 from specbench.metrics.arms import Arm, gather
 from specbench.metrics.example import MS, run_of, trace_of
-from specbench.metrics.goodput import Goodput, Objectives, goodput, parse_objectives
+from specbench.metrics.goodput import (
+    Goodput,
+    Objectives,
+    goodput,
+    goodput_caveats,
+    parse_objectives,
+)
 from specbench.metrics.stats import wilson
-from specbench.trace import Finish, RequestTrace
+from specbench.metrics.summary import SummaryInput, summarise
+from specbench.trace import Finish, RequestTrace, Usage
 
 
 def arm_of(*traces: RequestTrace) -> Arm:
@@ -70,3 +79,68 @@ def test_one_delivery_has_no_time_per_token() -> None:
 def test_wrong_objectives_are_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="--slo"):
         parse_objectives(text)
+
+
+def uncounted(trace: RequestTrace, *, deliveries: int | None = None) -> RequestTrace:
+    """As from a server that says neither a chunk's tokens nor their total."""
+    return dataclasses.replace(
+        trace,
+        chunks=tuple(dataclasses.replace(c, tokens=None, text="x") for c in trace.chunks)[
+            :deliveries
+        ],
+        usage=Usage(),
+        steps=(),
+        evidence=Evidence.CHUNKS,
+    )
+
+
+def test_a_time_per_token_that_is_not_known_is_not_met() -> None:
+    arm = arm_of(uncounted(twenty()[0]), *twenty()[1:])
+    limits = Objectives(ttft_ms=99, tpot_ms=99)
+    assert goodput(arm, limits, open_loop=False) is None
+    (caveat,) = goodput_caveats(arm, limits, open_loop=False)
+    assert (caveat.code, caveat.severity) == ("goodput_unknown", Severity.WARNING)
+    assert caveat.text.startswith("of 1 of 20 requests the output tokens are not known")
+    assert "tpot <= 99 ms" in caveat.text
+
+
+@pytest.mark.parametrize(
+    ("limits", "met"),
+    [
+        (Objectives(ttft_ms=99), 20),  # not asked
+        (Objectives(ttft_ms=1, tpot_ms=99), 0),  # it missed another objective anyway
+    ],
+)
+def test_goodput_that_does_not_hang_on_unknown_tokens_is_given(
+    limits: Objectives, met: int
+) -> None:
+    traces = [uncounted(trace) for trace in twenty()]
+    assert good(limits, *traces).share == wilson(met, 20)
+    assert goodput_caveats(arm_of(*traces), limits, open_loop=False) == ()
+
+
+def test_a_single_delivery_has_no_time_per_token_whatever_it_held() -> None:
+    assert good(Objectives(tpot_ms=1), uncounted(twenty()[9], deliveries=1)).share.value == 1
+
+
+def test_a_later_delivery_without_a_token_makes_no_time_per_token() -> None:
+    (trace, *_) = twenty()
+    flush = dataclasses.replace(trace.chunks[-1], tokens=0, text="x")
+    first = dataclasses.replace(trace.chunks[0], tokens=5)
+    held = dataclasses.replace(trace, chunks=(first, flush), steps=(), evidence=Evidence.CHUNKS)
+    assert good(Objectives(tpot_ms=1e-3), held).share.value == 1
+
+
+def test_the_summary_says_why_an_arm_has_no_goodput() -> None:
+    runs = (run_of(*(uncounted(trace) for trace in twenty())),)
+    given = SummaryInput(
+        runs=runs,
+        points={"k3": SpecConfig.chain(3)},
+        backend="openai",
+        target="t",
+        draft="",
+        objectives=Objectives(tpot_ms=99),
+    )
+    (arm,) = summarise(given).arms
+    assert arm.goodput is None
+    assert "goodput_unknown" in {caveat.code for caveat in arm.caveats}

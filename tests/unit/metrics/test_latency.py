@@ -64,3 +64,11 @@ def test_unknown_first_chunk_is_told() -> None:
     vague = dataclasses.replace(trace, chunks=(first, *trace.chunks[1:]))
     assert tpot_is_exact([sums_of(trace)])
     assert not tpot_is_exact([sums_of(trace), sums_of(vague)])
+    assert latency([sums_of(trace)]).tpot_exact
+    assert not latency([sums_of(trace), sums_of(vague)]).tpot_exact
+
+
+def test_one_delivery_divides_by_nothing() -> None:
+    trace = trace_of([], depth=1)
+    first = dataclasses.replace(trace.chunks[0], tokens=None, text="x")
+    assert tpot_is_exact([sums_of(dataclasses.replace(trace, chunks=(first,)))])

@@ -2,6 +2,7 @@ import dataclasses
 
 import pytest
 
+from specbench.estimate import Evidence
 from specbench.metrics.arms import Arm, gather
 from specbench.metrics.example import run_of, trace_of
 from specbench.metrics.speedup import Decomposition, decode_speedup, decompose, paired
@@ -145,3 +146,26 @@ def decomposed(baseline: Arm, arm: Arm) -> Decomposition | None:
 def arms(base: ArmRun, spec: ArmRun) -> tuple[Arm, Arm]:
     first, second = gather([base, spec]).values()
     return first, second
+
+
+def vague(run: ArmRun) -> ArmRun:
+    """As from a server that does not say what a chunk holds."""
+    traces = tuple(
+        dataclasses.replace(
+            trace, chunks=tuple(dataclasses.replace(c, tokens=None, text="x") for c in trace.chunks)
+        )
+        for trace in run.requests
+    )
+    return dataclasses.replace(run, requests=traces)
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_times_that_rest_on_n_minus_1_have_the_evidence_of_chunks(side: int) -> None:
+    exact = plain(3), fast(3)
+    seen = decode_speedup(*(sums(run) for run in exact))
+    mixed = [sums(vague(run) if i == side else run) for i, run in enumerate(exact)]
+    weaker = decode_speedup(*mixed)
+    assert seen is not None
+    assert weaker is not None
+    assert (seen.evidence, weaker.evidence) == (Evidence.STEPS, Evidence.CHUNKS)
+    assert {request.evidence for request in mixed[side]} == {Evidence.STEPS}  # of acceptance

@@ -8,6 +8,7 @@ from specbench.estimate import Caveat, Severity
 from specbench.metrics.arms import key_of
 from specbench.metrics.lossless import Lossless, Verdict
 from specbench.metrics.summary import SummaryInput, judge_all, ledger_of, summarise
+from specbench.trace import ArmRun
 from specbench.verification import VerifyRules
 from tests.unit.report.sample_runs import sample_input
 
@@ -98,3 +99,21 @@ def test_thresholds_below_one_make_sampled_arms_lossy_and_no_others() -> None:
                 (why,) = [c for c in arm.caveats if c.code == "lossy"]
                 assert "threshold_acc=0.9, below 1" in why.text
             assert all(caveat in arm.caveats for arm in summary.arms)
+
+
+def test_plain_decoding_that_accepted_drafts_is_no_baseline(given: SummaryInput) -> None:
+    def speculating(run: ArmRun) -> ArmRun:
+        if run.point_id != "base" or run.batch_size != 1:
+            return run
+        first, *rest = run.requests
+        usage = dataclasses.replace(first.usage, accepted=1)
+        return dataclasses.replace(run, requests=(dataclasses.replace(first, usage=usage), *rest))
+
+    summary = summarise(dataclasses.replace(given, runs=tuple(map(speculating, given.runs))))
+    alone, together = ([a for a in summary.arms if a.key.cell.batch_size == b] for b in (1, 2))
+    assert {a.key.point_id for a in alone if a.has("baseline_speculates")} == {"base"}
+    assert [(a.total.speedup, a.lossless) for a in alone] == [(None, None)] * 3
+    assert {a.key.point_id for a in alone if a.has("no_baseline")} == {"k1", "k2"}
+    assert summary.baseline_of(alone[0].key.cell) is None
+    assert all(a.total.speedup for a in together if a.key.point_id != "base")
+    assert summary.baseline_of(together[0].key.cell) is together[0]

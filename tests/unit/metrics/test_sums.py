@@ -96,3 +96,14 @@ def test_first_chunk_without_count_takes_off_one() -> None:
 def test_prompt_key_falls_back_to_the_request() -> None:
     request = Request(request_id="q7#2", prompt="x", workload="w", turn=2)
     assert prompt_key(request) == ("w", "q7", 2)
+
+
+def test_drafts_that_are_totalled_without_steps_keep_their_sums() -> None:
+    told = Usage(completion_tokens=11, drafted=12, accepted=6)
+    trace = dataclasses.replace(trace_of([3, 2, 0, 1], depth=3), steps=(), usage=told)
+    sums = sums_of(dataclasses.replace(trace, evidence=Evidence.TOTALS))
+    assert (sums.evidence, sums.drafted, sums.accepted) == (Evidence.CHUNKS, 12, 6)
+    assert (sums.verify_steps, sums.histogram) == (None, None)
+    silent = dataclasses.replace(trace, usage=Usage(completion_tokens=11))
+    missing = sums_of(dataclasses.replace(silent, evidence=Evidence.CHUNKS))
+    assert (missing.drafted, missing.accepted) == (None, None)

@@ -62,11 +62,12 @@ def caveats(
     lossless: Lossless | None = None,
     change: Callable[[Figures], Figures] = lambda seen: seen,
     blocks: int = 5,
+    spec: SpecConfig = K3,
 ) -> dict[str, Caveat]:
     arm = arm_of(found, blocks)
     plain = None if baseline is None else arm_of(baseline, blocks)
-    seen = change(figures(arm, K3, plain))
-    listed = validity.caveats(arm, K3, seen, baseline=plain, lossless=lossless)
+    seen = change(figures(arm, spec, plain))
+    listed = validity.caveats(arm, spec, seen, baseline=plain, lossless=lossless)
     return {caveat.code: caveat for caveat in listed}
 
 
@@ -168,6 +169,14 @@ def test_unknown_first_chunk_is_weak_evidence() -> None:
 
     assert "n - 1" in caveats(traces(edit=vague))["weak_evidence"].text
 
+    def both(trace: RequestTrace) -> RequestTrace:
+        told = Usage(completion_tokens=49, verify_steps=12)
+        weak = dataclasses.replace(trace, steps=(), evidence=Evidence.TOTALS, usage=told)
+        return vague(weak)
+
+    text = caveats(traces(edit=both))["weak_evidence"].text
+    assert "after trimming; the first delivery's tokens are not known" in text
+
 
 def test_merged_deliveries() -> None:
     def merged(trace: RequestTrace) -> RequestTrace:
@@ -181,6 +190,24 @@ def test_merged_deliveries() -> None:
 
 def test_no_baseline() -> None:
     assert set(caveats(traces())) == {"no_baseline"}
+
+
+def test_a_baseline_in_which_drafts_were_accepted_is_none() -> None:
+    def told(accepted: int | None) -> dict[str, Caveat]:
+        usage = Usage(completion_tokens=25, drafted=9, accepted=accepted)
+        edit = edited(steps=(), evidence=Evidence.TOTALS, usage=usage)
+        return caveats(traces(depth=0, edit=edit), spec=SpecConfig.baseline())
+
+    found = told(3)["baseline_speculates"]
+    assert found.severity is Severity.INVALID
+    assert "accepted 60 drafts" in found.text  # 3 in each of 20 requests
+    assert "baseline_speculates" not in {**told(0), **told(None)}
+
+
+def test_drafts_without_a_count_of_steps_are_weak_evidence() -> None:
+    told = Usage(completion_tokens=49, drafted=36, accepted=36)
+    edit = edited(steps=(), evidence=Evidence.TOTALS, usage=told)
+    assert "per delivery" in caveats(traces(edit=edit))["weak_evidence"].text
 
 
 def test_unpaired() -> None:

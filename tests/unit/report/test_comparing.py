@@ -43,3 +43,9 @@ def test_a_row_has_its_reason() -> None:
     result = held(curve(), curve(speedup=None))
     (row,) = (one for one in table(result.rows).rows if one[1] == "speedup")
     assert row[2:] == ("2.00 [1.98, 2.02]", "–", "–", "not comparable (not measured in HEAD)")
+
+
+def test_the_brackets_of_a_run_are_not_those_of_the_ratio() -> None:
+    result = held(curve(units=units(30)), curve(units=units(30)))
+    page = markdown(document(result, "old", "new"))
+    assert "of BASE and HEAD, each run's own 95 % interval; of HEAD ÷ BASE, one widened" in page

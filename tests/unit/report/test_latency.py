@@ -4,7 +4,7 @@ import pytest
 
 from specbench.metrics.goodput import parse_objectives
 from specbench.metrics.summary import Summary, summarise
-from specbench.report.document import Table
+from specbench.report.document import Table, Text
 from specbench.report.latency import latency
 from tests.unit.report.sample_runs import sample_input
 
@@ -49,3 +49,14 @@ def test_stated_limits_add_goodput_and_stalls() -> None:
     assert seconds == pytest.approx(
         sum(run.wall_ns for run in given.runs if run.point_id == arm.key.point_id) / 1e9
     )
+
+
+def test_requests_that_no_reader_can_be_followed_in_are_counted(summary: Summary) -> None:
+    arm = summary.arms[0]
+    assert arm.reading is not None
+    fewer = dataclasses.replace(arm, reading=dataclasses.replace(arm.reading, requests=28))
+    blocks = list(latency(dataclasses.replace(summary, arms=(fewer, *summary.arms[1:]))))
+    (text,) = (block.text for block in blocks if isinstance(block, Text))
+    assert "2 of 120 requests are not in it" in text
+    whole = [block.text for block in latency(summary) if isinstance(block, Text)]
+    assert "not in it" not in whole[0]

@@ -79,3 +79,10 @@ def test_the_command_to_repeat_has_a_folder_of_its_own() -> None:
     assert of("sweep", "--out", "runs/a/", "--seed", "1") == "sweep --out runs/a-again --seed 1"
     assert of("sweep", "--out=runs/a", "--resume") == "sweep --out=runs/a-again"
     assert of("sweep", "--requests", "12") == "sweep --requests 12"
+
+
+def test_one_code_may_stand_for_several_facts(summary: Summary) -> None:
+    more = dataclasses.replace(NOTE, text="a driver is old")
+    found: list[tuple[Caveat, ...]] = [(NOTE, more, NOTE)] * len(summary.arms)
+    ((_, text),) = caveat_items(summary, found)
+    assert text == "note, every point: clocks are not locked; a driver is old."

@@ -62,3 +62,11 @@ def test_a_second_plain_arm_shows_the_noise_floor() -> None:
     figure = heatmap(summary)
     assert figure is not None
     assert figure.axes[0].get_yticklabels()[-1].get_text() == "0 again"
+
+
+def test_without_plain_decoding_no_share_of_exact_arms_is_told(summary: Summary) -> None:
+    arms = tuple(dataclasses.replace(arm, lossless=None) for arm in summary.arms)
+    _, items = trust(dataclasses.replace(summary, arms=arms))
+    assert isinstance(items, Items)
+    assert items.items[0][1].startswith("no arm could be held against plain decoding's outputs")
+    assert "0 of 0" not in items.items[0][1]

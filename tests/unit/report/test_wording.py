@@ -70,7 +70,16 @@ def test_histogram_is_one_line() -> None:
 
 
 def test_evidence_is_the_weakest_of_the_speculative_arms(summary: Summary) -> None:
-    assert "STEPS" in wording.evidence(summary)
+    assert wording.evidence(summary).endswith("step by step (STEPS). Times: at the client.")
+
+
+def test_times_that_rest_on_n_minus_1_are_said_beside_acceptance(summary: Summary) -> None:
+    arm = summary.arms[0]
+    late = dataclasses.replace(arm.total.latency, tpot_exact=False)
+    vague = dataclasses.replace(arm, total=dataclasses.replace(arm.total, latency=late))
+    text = wording.evidence(dataclasses.replace(summary, arms=(vague, *summary.arms[1:])))
+    assert "step by step (STEPS). Times: at the client; times per token divide by n - 1" in text
+    assert text.endswith("(CHUNKS).")
 
 
 def test_place_names_only_what_differs(summary: Summary) -> None:

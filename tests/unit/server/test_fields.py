@@ -87,3 +87,12 @@ def test_a_table_of_another_type_is_not_taken_for_none(value: object) -> None:
     assert Fields({}).table("t").flag("f") is False
     with pytest.raises(RefusedError, match="t is no JSON object"):
         Fields({"t": value}).table("t")
+
+
+@pytest.mark.parametrize("stops", [["a"] * 65, ["a" * 1025]])
+def test_stop_strings_beyond_the_bounds_are_refused(stops: list[str]) -> None:
+    within = Fields({"stop": ["a"] * 63 + ["a" * 1024]}).sampling(max_tokens=1, seed="seed")
+    assert len(within.stop) == 64
+    with pytest.raises(RefusedError, match="at most 64 strings of 1024 characters") as refused:
+        Fields({"stop": stops}).sampling(max_tokens=1, seed="seed")
+    assert refused.value.param == "stop"

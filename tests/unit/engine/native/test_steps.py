@@ -86,6 +86,31 @@ def test_a_chain_and_an_extend_are_those_of_single_forwards(lanes: int) -> None:
 
 
 @torch.inference_mode()
+@pytest.mark.parametrize("broken", [0, 1, 2])
+def test_a_lane_that_breaks_leaves_the_drafts_of_the_others(broken: int) -> None:
+    left = []
+    for breaks in (False, True):
+        engine, batch = running(CHAIN, 3)
+        drafter = drafter_of(engine)
+        tree = drafter.propose(batch)
+        scores = engine.runner.verify(batch, tree)
+        logits = scores.logits.clone()
+        if breaks:
+            logits[broken * tree.tokens.shape[1]] = float("nan")
+        verdicts = verify(logits, tree, batch.choosers)
+        assert verdicts[broken].finite != breaks
+        drafter.extend(batch, scores.features, verdicts)
+        ends = [start + len(v.path) for start, v in zip(batch.starts, verdicts, strict=True)]
+        others = [lane for lane in range(3) if lane != broken]
+        keys = [drafter._pool.keys[0, lane, :, : ends[lane]].clone() for lane in others]
+        left.append((drafter._first[others], drafter._state[others], keys))
+    (first, state, keys), (first_1, state_1, keys_1) = left
+    assert torch.equal(first, first_1)
+    assert torch.equal(state, state_1)
+    assert all(torch.equal(one, other) for one, other in zip(keys, keys_1, strict=True))
+
+
+@torch.inference_mode()
 def test_another_model_in_the_drafter_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     engine, batch = running(CHAIN, 1)
     drafter = drafter_of(engine)
