@@ -200,3 +200,8 @@ def step_columns(traces: Sequence[RequestTrace]) -> dict[str, list[Any]]:
     for name in STEP_FIELDS:
         columns[name] = [getattr(step, name) for _, step in steps]
     return columns
+
+
+def utf8(text: str) -> str:
+    """``text`` as every file can hold it: what has no UTF-8 becomes ``?``."""
+    return text.encode(errors="replace").decode()

@@ -30,7 +30,7 @@ from specbench.errors import ConfigError, OutputError, SpecbenchError
 from specbench.grown_file import append_lines
 from specbench.journal import TEMPORARY, BlockLog, Entry, replacing, write_atomically
 from specbench.request import Request
-from specbench.rows import block_parts, row_request, row_trace
+from specbench.rows import block_parts, row_request, row_trace, utf8
 from specbench.steps_file import ARM_FIELDS, StepsFile, write_steps
 from specbench.trace import ArmRun, Provenance
 
@@ -265,7 +265,7 @@ class RunDir:
         ids = [row["id"] for row in self._rows(entry, "requests")]
         count = len(columns["request"])
         arm = {name: [entry.head[name]] * count for name in ARM_FIELDS}
-        named = [ids[index].encode(errors="replace").decode() for index in columns["request"]]
+        named = [utf8(ids[index]) for index in columns["request"]]
         return {**columns, **arm, "seq": [entry.seq] * count, "request_id": named}
 
     def _report(self, name: str) -> Path:

@@ -21,6 +21,7 @@ from specbench.prompts.native import read_folder, read_prompts, sha256_of
 from specbench.prompts.prompt import SYNTHETIC, Prompt
 from specbench.prompts.synthetic import synthetic_prompts
 from specbench.request import Message, Request, SamplingParams
+from specbench.rows import utf8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,11 +195,7 @@ def load_workload(name: str | Path) -> Workload:
     """
     found = _found(name)
     # a file's name may hold bytes that no report can be written with
-    return replace(found, name=_utf8(found.name), source=_utf8(found.source))
-
-
-def _utf8(text: str) -> str:
-    return text.encode(errors="replace").decode()
+    return replace(found, name=utf8(found.name), source=utf8(found.source))
 
 
 def _found(name: str | Path) -> Workload:

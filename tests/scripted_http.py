@@ -10,6 +10,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 EVENTS = "text/event-stream"
+SGLANG_INFO = {  # of /server_info, speculating
+    "version": "0.5.23",
+    "model_path": "/m/target",
+    "speculative_algorithm": "EAGLE3",
+    "speculative_draft_model_path": "/m/draft",
+    "speculative_num_steps": 3,
+    "speculative_eagle_topk": 1,
+    "speculative_num_draft_tokens": 4,
+    "context_length": 4096,
+}
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-from specbench.errors import SpecbenchError
+from specbench.errors import ConfigError, SpecbenchError
 
 
 def run(name: str, work: Callable[[], None]) -> int:
@@ -22,6 +23,20 @@ def run(name: str, work: Callable[[], None]) -> int:
     except KeyboardInterrupt:
         return _refused(name, "Interrupted.", 3)
     return 0
+
+
+def named_stages(text: str, known: Iterable[str]) -> list[str]:
+    """The stages that ``--stage`` lists by commas.
+
+    Raises:
+        ConfigError: one is not ``known``.
+    """
+    names, stages = [name.strip() for name in text.split(",")], list(known)
+    if unknown := [name for name in names if name not in stages]:
+        near = difflib.get_close_matches(unknown[0], stages, n=1)
+        hint = f"Did you mean {near[0]!r}?" if near else f"Stages are {', '.join(stages)}."
+        raise ConfigError(f"--stage: unknown stage {unknown[0]!r}.", todo=hint)
+    return names
 
 
 def _refused(name: str, text: str, code: int) -> int:

@@ -46,8 +46,7 @@ if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from specbench.checkpoint.conventions import parse_ids
-from specbench.errors import ConfigError
-from tools.command import run
+from tools.command import named_stages, run
 from tools.demo_pair.cards import stage_cards
 from tools.demo_pair.distil import stage_draft, stage_draft_again
 from tools.demo_pair.evaluate import stage_evaluate
@@ -172,21 +171,6 @@ def make_plan(args: argparse.Namespace) -> Plan:
     return dataclasses.replace(plan, **steps)
 
 
-def stages(args: argparse.Namespace) -> list[str]:
-    """The stages of ``--stage``.
-
-    Raises:
-        ConfigError: one is unknown.
-    """
-    whole = ANEW if args.grow is None else GROWN
-    names = list(whole) if args.stage == "all" else args.stage.split(",")
-    if unknown := [name for name in names if name not in STAGES]:
-        raise ConfigError(
-            f"--stage: unknown stage {unknown[0]!r}.", expected=f"Some of {', '.join(STAGES)}."
-        )
-    return names
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the stages asked for; the exit code is as ``specbench`` has it."""
     args = parser().parse_args(argv)
@@ -194,7 +178,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _train(args: argparse.Namespace) -> None:
-    names, plan = stages(args), make_plan(args)
+    whole = ANEW if args.grow is None else GROWN
+    names = whole if args.stage == "all" else named_stages(args.stage, STAGES)
+    plan = make_plan(args)
     plan.check_made_from(plan.made_from())
     torch.set_num_threads(args.threads)
     args.work.mkdir(parents=True, exist_ok=True)

@@ -21,7 +21,6 @@ the templates that the demo pair is trained on. Prompts of ``--evaluate`` are ne
 from __future__ import annotations
 
 import argparse
-import difflib
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import fields
@@ -36,7 +35,7 @@ from specbench.checkpoint import read_target
 from specbench.checkpoint.conventions import find, parse_ids, to_written
 from specbench.checkpoint.layouts import LAYOUTS
 from specbench.errors import ConfigError
-from tools.command import run
+from tools.command import named_stages, run
 from tools.draft_training.cards import stage_card, stage_probe
 from tools.draft_training.features import captured_layers, stage_features
 from tools.draft_training.plan import Plan
@@ -118,11 +117,7 @@ def stages(text: str) -> list[str]:
         ConfigError: one is unknown, or they do not stand in the order in which they build on each
             other.
     """
-    names = list(STAGES) if text == "all" else [name.strip() for name in text.split(",")]
-    if unknown := [name for name in names if name not in STAGES]:
-        near = difflib.get_close_matches(unknown[0], STAGES, n=1)
-        hint = f"Did you mean {near[0]!r}?" if near else f"Stages are {', '.join(STAGES)}."
-        raise ConfigError(f"--stage: unknown stage {unknown[0]!r}.", todo=hint)
+    names = list(STAGES) if text == "all" else named_stages(text, STAGES)
     ordered = [name for name in STAGES if name in names]
     if names != ordered:
         raise ConfigError(

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import csv
 import json
-import threading
-from collections.abc import Iterator
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AbstractContextManager, AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -20,6 +17,7 @@ from specbench.server.app import build_app, serve
 from specbench.store import RunDir
 from specbench.trace import ArmRun
 from tests.fakes import FakeBackend
+from tests.in_thread import in_thread
 
 SIZE = ("--requests", "6", "--blocks", "2", "--max-tokens", "9", "--warmup", "0")
 GRID = ("--num-steps", "0,1,3", "--topk", "1", "--batch-size", "1", "--backend", "sglang")
@@ -62,35 +60,20 @@ class Fixed:
         self.url = ""
 
 
-@contextmanager
-def running(*servers: Fixed) -> Iterator[None]:
+def running(*servers: Fixed) -> AbstractContextManager[None]:
     """All of ``servers`` on free ports, in a thread of their own."""
-    ready, stop, loop = threading.Event(), asyncio.Event(), asyncio.new_event_loop()
 
-    async def run() -> None:
-        async with AsyncExitStack() as stack:
-            for server in servers:
-                facts = await server.fake.open()
-                app = build_app(
-                    server.fake, facts, spec=server.fake.spec, batch_size=4, api_key=KEY
-                )
-                app.router.add_get("/version", no_version)
-                app.middlewares.append(server.manner)
-                served = await serve(app, drain_s=0.2)
-                stack.push_async_callback(served.stop)
-                server.url = served.url
-            ready.set()
-            await stop.wait()
+    async def start(stack: AsyncExitStack) -> None:
+        for server in servers:
+            facts = await server.fake.open()
+            app = build_app(server.fake, facts, spec=server.fake.spec, batch_size=4, api_key=KEY)
+            app.router.add_get("/version", no_version)
+            app.middlewares.append(server.manner)
+            served = await serve(app, drain_s=0.2)
+            stack.push_async_callback(served.stop)
+            server.url = served.url
 
-    thread = threading.Thread(target=loop.run_until_complete, args=(run(),))
-    thread.start()
-    assert ready.wait(30)
-    try:
-        yield
-    finally:
-        loop.call_soon_threadsafe(stop.set)
-        thread.join()
-        loop.close()
+    return in_thread(start)
 
 
 @pytest.fixture(autouse=True)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import csv
 import json
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -16,34 +13,20 @@ import pytest
 from specbench import cli
 from tests.e2e.test_http import serving
 from tests.fakes import FakeBackend
+from tests.in_thread import in_thread
 from tests.nvml_stand_in import NOT_SUPPORTED, Board, NvmlStandIn
 
 WATTS = 300.0
 
 
-@contextmanager
-def address() -> Iterator[str]:
+def address() -> AbstractContextManager[str]:
     """Where a scripted server answers, in a thread of its own."""
-    found: list[str] = []
-    ready = threading.Event()
-    stop = asyncio.Event()
-    loop = asyncio.new_event_loop()
 
-    async def serve() -> None:
-        async with serving(FakeBackend(delay_s=0.005)) as server:
-            found.append(server.url)
-            ready.set()
-            await stop.wait()
+    async def start(stack: AsyncExitStack) -> str:
+        server = await stack.enter_async_context(serving(FakeBackend(delay_s=0.005)))
+        return server.url
 
-    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
-    thread.start()
-    assert ready.wait(30)
-    try:
-        yield found[0]
-    finally:
-        loop.call_soon_threadsafe(stop.set)
-        thread.join()
-        loop.close()
+    return in_thread(start)
 
 
 def sweep(out: Path, url: str, *more: str) -> dict[str, str]:

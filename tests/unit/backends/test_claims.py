@@ -11,18 +11,11 @@ from specbench.config import SpecConfig
 from specbench.errors import BackendError, ConfigError
 from specbench.trace import Evidence
 from specbench.verification import LOSSY_THRESHOLDS
-from tests.scripted_http import Reply, as_json, scripted
+from tests.scripted_http import SGLANG_INFO, Reply, as_json, scripted
 
 SGLANG = {
-    "version": "0.5.23",
-    "model_path": "/m/target",
-    "speculative_algorithm": "EAGLE3",
-    "speculative_draft_model_path": "/m/draft",
-    "speculative_num_steps": 3,
-    "speculative_eagle_topk": 1,
-    "speculative_num_draft_tokens": 4,
+    **SGLANG_INFO,
     "max_running_requests": 48,
-    "context_length": 4096,
     "internal_states": [{"avg_spec_accept_length": 2.5}],
 }
 

@@ -15,19 +15,9 @@ from specbench.config import SpecConfig
 from specbench.errors import ConfigError, UnreachableError
 from specbench.request import Request
 from specbench.trace import Evidence
-from tests.scripted_http import Reply, Scripted, as_events, as_json, scripted
+from tests.scripted_http import SGLANG_INFO, Reply, Scripted, as_events, as_json, scripted
 
 PLAIN, K1, K3 = SpecConfig.baseline(), SpecConfig.chain(1), SpecConfig.chain(3)
-SPECULATING = {
-    "version": "0.5.23",
-    "model_path": "/m/target",
-    "speculative_algorithm": "EAGLE3",
-    "speculative_draft_model_path": "/m/draft",
-    "speculative_num_steps": 3,
-    "speculative_eagle_topk": 1,
-    "speculative_num_draft_tokens": 4,
-    "context_length": 4096,
-}
 BASE = {
     "version": "0.5.22",
     "model_path": "/m/target",
@@ -50,7 +40,7 @@ def answers(info: dict[str, Any]) -> dict[str, Reply]:
     }
 
 
-def with_two(use: Use, one: Any = SPECULATING, other: Any = BASE) -> tuple[Scripted, Scripted]:
+def with_two(use: Use, one: Any = SGLANG_INFO, other: Any = BASE) -> tuple[Scripted, Scripted]:
     """Run ``use`` on a backend of two servers that say ``one`` and ``other``."""
 
     async def body() -> tuple[Scripted, Scripted]:
@@ -126,7 +116,7 @@ def generated(tokens: int) -> Reply:
 
 def test_the_counters_of_each_are_held_against_its_own_tokens() -> None:
     """One makes the 50 tokens that it was asked for, the other 900 for someone else."""
-    pages = answers(SPECULATING), answers(BASE)
+    pages = answers(SGLANG_INFO), answers(BASE)
 
     async def body() -> list[str]:
         async with scripted(pages[0]) as first, scripted(pages[1]) as second:
@@ -151,15 +141,15 @@ def test_the_counters_of_each_are_held_against_its_own_tokens() -> None:
 @pytest.mark.parametrize(
     ("one", "other", "says"),
     [
-        (SPECULATING, SPECULATING, "baseline server .* is none: the server runs num_steps=3"),
+        (SGLANG_INFO, SGLANG_INFO, "baseline server .* is none: the server runs num_steps=3"),
         (
-            SPECULATING,
+            SGLANG_INFO,
             BASE | {"speculative_algorithm": "NGRAM"},
             "is none: the server speculates by NGRAM",
         ),
         (BASE, BASE, "does not speculate"),
-        (BASE, SPECULATING, "baseline server .* is none"),
-        (SPECULATING, BASE | {"model_path": "/m/other"}, "different targets: /m/target and /m/oth"),
+        (BASE, SGLANG_INFO, "baseline server .* is none"),
+        (SGLANG_INFO, BASE | {"model_path": "/m/other"}, "different targets: /m/target and /m/oth"),
         (
             {"specbench": OURS | {"inputs": {"sha256:target/a.safetensors": "1"}}},
             {"specbench": OURS | {"inputs": {"sha256:target/a.safetensors": "2"}}},
@@ -178,7 +168,7 @@ def test_targets_of_one_name_in_other_folders_are_taken_on_trust() -> None:
         assert caveat.code == "server_settings"
         assert "/m/target and hub/Target" in caveat.text
 
-    with_two(use, SPECULATING, BASE | {"model_path": "hub/Target"})
+    with_two(use, SGLANG_INFO, BASE | {"model_path": "hub/Target"})
 
 
 def test_equal_files_are_the_same_target_whatever_it_is_called() -> None:
@@ -197,7 +187,7 @@ def test_a_server_that_says_nothing_of_its_target_is_accepted() -> None:
         await both.configure(PLAIN, 1)
         assert both.notes == ("The server does not say how it speculates; base is taken on trust.",)
 
-    with_two(use, SPECULATING, {})
+    with_two(use, SGLANG_INFO, {})
 
 
 def test_one_address_twice_is_refused() -> None:
@@ -207,7 +197,7 @@ def test_one_address_twice_is_refused() -> None:
 
 def test_a_baseline_server_that_is_gone_is_unreachable() -> None:
     async def body() -> None:
-        async with scripted(answers(SPECULATING)) as server:
+        async with scripted(answers(SGLANG_INFO)) as server:
             both = TwoServers(SGLangBackend(server.url), SGLangBackend("http://127.0.0.1:9"))
             try:
                 with pytest.raises(UnreachableError):
