@@ -113,11 +113,23 @@ def parser() -> argparse.ArgumentParser:
     parse.add_argument("--compile", action="store_true", help="torch.compile the target's training")
     parse.add_argument("--no-documents", action="store_true", help="templates only")
     parse.add_argument("--grow", type=Path, help="a pair (target/, draft/) to make deeper")
+    parse.add_argument(
+        "--tune-rate",
+        type=float,
+        help="multiplies the learning rates of stage tune (default: 1, with --grow 0.1)",
+    )
     parse.add_argument("--smoke", action="store_true", help="a tiny pair in seconds")
     for name in ("layers", "hidden", "inner", "heads", "kv_heads", "head_dim", "draft_vocab"):
         parse.add_argument("--" + name.replace("_", "-"), type=int, default=getattr(shape, name))
     parse.add_argument("--capture", default="2,4,7", help="physical feature indices")
     return parse
+
+
+def tune_rate(args: argparse.Namespace) -> float:
+    """What is asked for; a grown target moves gently, so that the draft at hand still fits it."""
+    if args.tune_rate is not None:
+        return float(args.tune_rate)
+    return 1.0 if args.grow is None else 0.1
 
 
 def make_plan(args: argparse.Namespace) -> Plan:
@@ -136,6 +148,7 @@ def make_plan(args: argparse.Namespace) -> Plan:
             target_steps=12,
             round_steps=1,
             tune_prompts=8,
+            tune_rate=tune_rate(args),
             policy_prompts=20,
             policy_tokens=24,
             draft_steps=6,
@@ -163,6 +176,7 @@ def make_plan(args: argparse.Namespace) -> Plan:
         draft_steps=args.draft_steps,
         again_steps=args.again_steps,
         grow=args.grow,
+        tune_rate=tune_rate(args),
     )
     steps = {
         name: max(1, round(getattr(plan, name) * args.steps_scale))

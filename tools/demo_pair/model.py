@@ -172,15 +172,21 @@ class Target(nn.Module):
             block = cast(Block, layer)
             q, k, v = block.self_attn.qkv(block.input_layernorm(x), *rope)
             keys[:, :, at:end], values[:, :, at:end] = k, v
-            groups = q.shape[1] // k.shape[1]
-            full = (
-                keys[:, :, :end].repeat_interleave(groups, 1),
-                values[:, :, :end].repeat_interleave(groups, 1),
+            x = x + block.self_attn.merge(
+                _grouped(q, keys[:, :, :end], values[:, :, :end], mask[:, None])
             )
-            a = functional.scaled_dot_product_attention(q, *full, attn_mask=mask[:, None])
-            x = x + block.self_attn.merge(a)
             x = x + block.mlp(block.post_attention_layernorm(x))
         return self.logits(self.norm(x[:, -1]))
+
+
+def _grouped(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    """Grouped-query attention; a single row's query heads are rows of their key head, uncopied."""
+    groups = q.shape[1] // k.shape[1]
+    if q.shape[2] > 1:
+        k, v = k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)
+        return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    rows = q.view(q.shape[0], k.shape[1], groups, q.shape[3])
+    return functional.scaled_dot_product_attention(rows, k, v, attn_mask=mask).view(q.shape)
 
 
 class DraftLayer(nn.Module):

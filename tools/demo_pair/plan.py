@@ -23,6 +23,7 @@ class Plan(Record):
     target_steps: int = 660
     round_steps: int = 30
     tune_prompts: int = 320
+    tune_rate: float = 1.0  # multiplies the learning rates of stage tune
     policy_prompts: int = 1500
     policy_tokens: int = 112
     draft_steps: int = 300

@@ -98,7 +98,7 @@ def stage_tune(plan: Plan) -> None:
     tokenizer = text.load_tokenizer(plan.path("tokenizer.json"))
     model, end = load_target(plan, "target-base.safetensors"), text.token_id(tokenizer, END)
     steps = plan.round_steps * ROUNDS
-    optimiser = Optimiser(model, steps, MUON_RATE, ADAM_RATE)
+    optimiser = Optimiser(model, steps, MUON_RATE * plan.tune_rate, ADAM_RATE * plan.tune_rate)
     shares = []
     for number in range(ROUNDS):
         prompts = _prompts(plan, tokenizer, number)

@@ -62,3 +62,38 @@ def test_every_prompt_is_held_out_and_names_its_source() -> None:
         for row in _rows(name):
             assert row["held_out"] is True
             assert str(row["source"]).startswith(("template: ", "document: "))
+
+
+def test_a_larger_default_workload_keeps_the_shares(tmp_path: Path) -> None:
+    given = ["--out", str(tmp_path), "--documents", str(SHIPPED / "documents.jsonl")]
+    assert make_workloads.main([*given, "--per-category", "120"]) == 0
+    folder = tmp_path / "default-600"
+    about = json.loads((folder / "workload.json").read_text(encoding="utf-8"))
+    rows = [json.loads(line) for line in (folder / "prompts.jsonl").read_text("utf-8").splitlines()]
+    assert (about["name"], about["prompts"]) == ("default-600", 600)
+    assert about["source"].endswith(" --per-category 120")
+    assert (
+        len({json.dumps(row["turns"]) for row in rows}) == len({row["id"] for row in rows}) == 600
+    )
+    assert _shares(rows) == {key: 6 * count for key, count in _shares(_rows("default")).items()}
+    assert not (tmp_path / "multiturn").exists()
+
+
+def _shares(rows: list[dict[str, object]]) -> Counter[tuple[str, bool]]:
+    """Prompts by category and by whether they are of documents."""
+    return Counter((str(r["category"]), str(r["source"]).startswith("document: ")) for r in rows)
+
+
+@pytest.mark.parametrize("count", ["0", "10", "30", "140", "-20"])
+def test_a_count_that_cannot_keep_the_shares_is_refused(
+    count: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["--out", str(tmp_path / "out"), "--documents", str(SHIPPED / "documents.jsonl")]
+    assert make_workloads.main([*given, "--per-category", count]) == 2
+    assert f"--per-category {count}" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_missing_excerpts_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert make_workloads.main(["--out", str(tmp_path)]) == 2
+    assert "documents.jsonl" in capsys.readouterr().err

@@ -1,6 +1,7 @@
 """The training tool end to end at smoke size, and the pieces it is built from."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,31 @@ def test_a_grown_target_says_at_first_what_the_old_one_says(smoke: Path) -> None
     torch.testing.assert_close(new.hidden(ids)[1], old.hidden(ids)[1])
 
 
+@pytest.mark.parametrize(
+    ("words", "rate"),
+    [
+        ("", 1.0),
+        ("--grow {pair} --layers 8", 0.1),
+        ("--grow {pair} --layers 8 --tune-rate 0.5", 0.5),
+    ],
+)
+def test_a_grown_target_is_tuned_gently(smoke: Path, words: str, rate: float) -> None:
+    given = ["--out", "out", "--work", "work", *words.format(pair=smoke / "out").split()]
+    assert train_demo_pair.make_plan(train_demo_pair.parser().parse_args(given)).tune_rate == rate
+
+
+def test_the_rate_of_tuning_decides_how_far_the_target_moves(smoke: Path, tmp_path: Path) -> None:
+    moved = {}
+    for rate in ("1", "0.01"):
+        work = tmp_path / rate
+        given = ["--smoke", "--threads", "1", "--grow", str(smoke / "out"), "--layers", "8"]
+        given += ["--tune-rate", rate, "--out", str(work / "out"), "--work", str(work)]
+        assert train_demo_pair.main([*given, "--stage", "corpus,tokenizer,grow,tune"]) == 0
+        before, after = (load_file(str(work / f"target{n}.safetensors")) for n in ("-base", ""))
+        moved[rate] = sum(float((after[n] - before[n]).norm()) for n in before)
+    assert 0 < moved["0.01"] < 0.1 * moved["1"]
+
+
 def test_grow_trains_a_deeper_pair_from_the_files_of_another(smoke: Path, tmp_path: Path) -> None:
     grown = ["--smoke", "--threads", "1", "--grow", str(smoke / "out"), "--layers", "8"]
     train_demo_pair.main([*grown, "--out", str(tmp_path / "out"), "--work", str(tmp_path)])
@@ -127,9 +153,10 @@ def test_what_cannot_be_is_refused_in_a_line(
     assert not (tmp_path / "out").exists()
 
 
-def test_cached_generation_equals_full_forwards() -> None:
+@pytest.mark.parametrize(("heads", "kv_heads"), [(2, 1), (4, 2), (2, 2)])
+def test_cached_generation_equals_full_forwards(heads: int, kv_heads: int) -> None:
     torch.manual_seed(0)
-    model = Target(TINY)
+    model = Target(replace(TINY, heads=heads, kv_heads=kv_heads))
     prompts = [[1, 5, 9], [2, 4, 6, 8, 10], [7]]
     made = generate.generate(model, prompts, 6, end=-1)
     for prompt, own in zip(prompts, made, strict=True):
