@@ -132,31 +132,36 @@ def tune_rate(args: argparse.Namespace) -> float:
     return 1.0 if args.grow is None else 0.1
 
 
+def smoke_plan(args: argparse.Namespace) -> Plan:
+    """A tiny pair in seconds: counts and sizes are fixed."""
+    return Plan(
+        out=args.out,
+        work=args.work,
+        shape=SMOKE_SHAPE if args.grow is None else grown_shape(args.grow, args.layers),
+        grow=args.grow,
+        seed=args.seed,
+        characters=60_000,
+        documents=False,
+        length=128,
+        rows=4,
+        target_steps=12,
+        round_steps=1,
+        tune_prompts=8,
+        tune_rate=tune_rate(args),
+        policy_prompts=20,
+        policy_tokens=24,
+        draft_steps=6,
+        again_prompts=20,
+        again_steps=4,
+        draft_rows=4,
+        validation=4,
+    )
+
+
 def make_plan(args: argparse.Namespace) -> Plan:
     """The settings that the command line asks for."""
     if args.smoke:
-        return Plan(
-            out=args.out,
-            work=args.work,
-            shape=SMOKE_SHAPE if args.grow is None else grown_shape(args.grow, args.layers),
-            grow=args.grow,
-            seed=args.seed,
-            characters=60_000,
-            documents=False,
-            length=128,
-            rows=4,
-            target_steps=12,
-            round_steps=1,
-            tune_prompts=8,
-            tune_rate=tune_rate(args),
-            policy_prompts=20,
-            policy_tokens=24,
-            draft_steps=6,
-            again_prompts=20,
-            again_steps=4,
-            draft_rows=4,
-            validation=4,
-        )
+        return smoke_plan(args)
     names = ("layers", "hidden", "inner", "heads", "kv_heads", "head_dim", "draft_vocab")
     capture = parse_ids(args.capture, "--capture") or ()
     shape = (
