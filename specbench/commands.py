@@ -139,7 +139,7 @@ async def _measure(
         backend = _backend(spec)
         stack.push_async_callback(backend.close)
         facts = await backend.open()
-        grid = fitting.fit_grid(spec, grid, backend, tell)
+        grid = _fitted(spec, grid, backend, workloads, tell)
         place = Place(server=spec.server, device=spec.engine.device)
         gpus = stack.enter_context(watch_gpus(place, facts, interval_s=gpu_interval_s, tell=tell))
         run_json = describe(spec, grid) | _found(args, facts, gpus, workloads)
@@ -166,6 +166,21 @@ async def _measure(
                 )
                 await published.finish(out.name)
         return _concluded(run_dir, backend, tell)
+
+
+def _fitted(
+    spec: SweepSpec,
+    asked: Grid,
+    backend: Backend,
+    workloads: Sequence[Workload],
+    tell: Callable[[str], None],
+) -> Grid:
+    """What the opened backend runs of the grid; how much that is, where it is not all."""
+    grid = fitting.fit_grid(spec, asked, backend, tell)
+    if grid.points != asked.points:
+        blocks = len(plan_jobs(spec, grid.points, workloads))
+        tell(f"{len(grid.points)} of {len(asked.points)} points are left, {blocks} blocks")
+    return grid
 
 
 def _concluded(run_dir: RunDir, backend: Backend, tell: Callable[[str], None]) -> Summary:
@@ -236,6 +251,8 @@ def _keep(out: Path, console: Console, ours: Sequence[RunDir]) -> None:
     """
     with contextlib.suppress(OSError):
         out.rmdir()
+        if out.parent == Path("runs"):  # of the default name
+            out.parent.rmdir()
     if not ours:
         return
     with contextlib.suppress(OutputError), RunDir.open(out) as run_dir:

@@ -26,6 +26,7 @@ from specbench.metrics.lossless import Gap, Lossless
 from specbench.metrics.summary import Arms, Summary, SummaryInput, judge_all, summarise
 from specbench.report.bundle import files
 from specbench.store import RunDir
+from specbench.sweep_spec import SweepSpec
 from specbench.trace import ArmRun
 
 VERDICTS = "lossless.json"
@@ -109,6 +110,7 @@ def summary_input(run_dir: RunDir) -> SummaryInput:
         request_rate=asked.load.request_rate,
         objectives=objectives,
         reader_tok_s=asked.reader_rate,
+        planned_blocks=recorded.planned_blocks,
     )
 
 
@@ -122,6 +124,19 @@ class _Asked:
     load: _Load
     slo: str | None = None
     reader_rate: float | None = None
+    workloads: tuple[str, ...] = ()
+    temperatures: tuple[float, ...] = ()
+    batch_sizes: tuple[int, ...] = ()
+    requests: int = 1
+    blocks: int = 1
+    waves: int = 0
+
+    @property
+    def blocks_of_a_point(self) -> int:
+        """Over all cells of the whole run."""
+        spec = SweepSpec(requests=self.requests, blocks=self.blocks, waves=self.waves)
+        blocks = sum(spec.blocks_at(batch_size) for batch_size in self.batch_sizes)
+        return len(self.workloads) * len(self.temperatures) * blocks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +158,7 @@ class _Recorded:
     asked: _Asked
     points: Mapping[str, SpecConfig]
     dropped: tuple[Dropped, ...]
+    planned_blocks: int
 
 
 def _recorded(run_dir: RunDir) -> _Recorded:
@@ -153,10 +169,12 @@ def _recorded(run_dir: RunDir) -> _Recorded:
         asked = _only(content["asked"], _Asked)
         if isinstance(load := asked.get("load"), dict):
             asked["load"] = _only(load, _Load)
+        known, points = load_strict(_Asked, asked, source=f"{source}: asked"), points_of(run_dir)
         return _Recorded(
             facts=load_strict(_Facts, content["facts"], source=f"{source}: facts"),
-            asked=load_strict(_Asked, asked, source=f"{source}: asked"),
-            points=points_of(run_dir),
+            asked=known,
+            points=points,
+            planned_blocks=known.blocks_of_a_point * len(points),
             dropped=tuple(
                 load_strict(Dropped, gone, source=f"{source}: dropped")
                 for gone in content["dropped"]

@@ -101,8 +101,9 @@ def _doctor(args: argparse.Namespace) -> int:
         stopped = error
     ranked = rank(found)
     console = new_console(soft_wrap=args.json)
+    said = (*outcome.judged, *outcome.confirmed, *outcome.skipped)
     if args.markdown:
-        _write(Path(args.markdown), report.markdown(ranked, (*outcome.judged, *outcome.confirmed)))
+        _write(Path(args.markdown), report.markdown(ranked, said))
     if args.json:
         table = _table(outcome, ranked, _why(stopped))
         console.print(json.dumps(table, indent=2, allow_nan=False), markup=False)
@@ -111,7 +112,7 @@ def _doctor(args: argparse.Namespace) -> int:
     else:
         for line in outcome.judged:
             console.print(line, markup=False)
-        _render(console, ranked, outcome.confirmed, report.verdict_line(ranked))
+        _render(console, ranked, outcome, report.verdict_line(ranked))
     if stopped is not None:
         new_console(stderr=True).print(
             f"[bold red]specbench doctor stopped:[/] {escape(_why(stopped))} The above was learned "
@@ -129,6 +130,7 @@ def _table(outcome: Outcome, ranked: Sequence[Finding], stopped: str) -> dict[st
         "findings": [to_json(finding) for finding in ranked],
         "judged": list(outcome.judged),
         "confirmed": outcome.confirmed,
+        "skipped": outcome.skipped,
         "parity": outcome.parity,
         "step_costs": outcome.step_costs,
         "draft_spec": outcome.draft_spec,
@@ -183,6 +185,7 @@ def _check_beside(args: argparse.Namespace, with_symptoms: bool) -> None:
     for name, needs, alone in (
         ("--control", "--run", args.control and not args.run_dir),
         ("--since", "--metrics", args.since and not args.metrics),
+        ("--point", "--run or --metrics", args.point and not (args.run_dir or args.metrics)),
         ("--steps", "--per-position", args.steps is not None and args.per_position is None),
         ("--expect", "--run, --metrics or --per-position", args.expect and not positions),
         ("--break-even", _COUNTS, args.break_even is not None and not with_symptoms),
@@ -198,10 +201,8 @@ def _write(path: Path, text: str) -> None:
     write_atomically(path, text.encode())
 
 
-def _render(
-    console: Console, findings: Sequence[Finding], confirmed: Sequence[str], verdict: str
-) -> None:
-    """One finding a line with what to do under it; then what was confirmed."""
+def _render(console: Console, findings: Sequence[Finding], outcome: Outcome, verdict: str) -> None:
+    """One finding a line with what to do under it; then what was confirmed, and skipped."""
     for finding in findings:
         head = Text.assemble(
             (f"{finding.severity.value:<8}", STYLES[finding.severity.value]),
@@ -211,8 +212,10 @@ def _render(
         console.print(head)
         if finding.remedy:
             console.print(Padding(Text(finding.remedy, style="dim"), (0, 0, 0, 8), expand=False))
-    for line in confirmed:
+    for line in outcome.confirmed:
         console.print(Text.assemble(("ok      ", "green"), line))
+    for line in outcome.skipped:
+        console.print(Text.assemble(("skipped ", "yellow"), line))
     console.print(Text(verdict, style="bold"))
     if findings:
         console.print(Text(f"More: --explain {findings[0].code}", style="dim"))

@@ -39,12 +39,14 @@ OF_PAIR = ("static", "capture_ids", "capture_default", "d2t", *DEFAULTS)
 @dataclass(slots=True)
 class Outcome:
     """What is known so far: it stays when a later check breaks off. ``judged`` says which arm or
-    counters symptoms were read from. ``parity``, ``step_costs`` and ``draft_spec`` are plain data;
-    the last is None for files that the strict reader refuses."""
+    counters symptoms were read from, ``skipped`` what was not looked at, and why. ``parity``,
+    ``step_costs`` and ``draft_spec`` are plain data; the last is None for files that the strict
+    reader refuses."""
 
     found: list[Finding] = field(default_factory=list)
     judged: tuple[str, ...] = ()
     confirmed: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
     parity: list[dict[str, Any]] = field(default_factory=list)
     step_costs: dict[str, Any] | None = None
     draft_spec: dict[str, Any] | None = None
@@ -117,19 +119,20 @@ def look_at_pair(args: argparse.Namespace, outcome: Outcome) -> None:
     if args.launch:
         outcome.found += launch_findings(args.launch, subject.arch)
     if args.static:
-        outcome.confirmed.append(
-            "Files alone were read; without --static the draft is scored, too."
-        )
+        outcome.skipped.append("Files alone were read; without --static the draft is scored, too.")
         return
     if has_error(outcome.found):
-        outcome.confirmed.append("The probe was left out: the files must be right first.")
+        outcome.skipped.append("The probe was left out: the files must be right first.")
+        return
+    if any(finding.code == "files.unsupported" for finding in outcome.found):
+        outcome.skipped.append("The probe was left out: this engine does not run the pair.")
         return
     try:
         import torch  # noqa: F401
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
-        outcome.confirmed.append(
+        outcome.skipped.append(
             "The probe was left out: it needs torch (pip install 'specbench[engine]')."
         )
         return
@@ -204,7 +207,7 @@ def _wiring(
             capture_ids=subject.given,
             capture_default=subject.as_default,
         )
-        outcome.confirmed.append(f"The wiring was not probed: {error}")
+        outcome.skipped.append(f"The wiring was not probed: {error}")
         return pair
     probed = probe_pair(subject, loaded, proposed=proposed)
     outcome.found += probed.findings

@@ -27,6 +27,12 @@ def add_symptoms(parser: argparse.ArgumentParser) -> None:
         help="a run that differs in one thing: graph, batch, rank, cache, template, temperature, "
         "quantisation (repeatable, with --run)",
     )
+    group.add_argument(
+        "--point",
+        metavar="ID",
+        help="judge this point (k3, k3b2n8) of --run or of specbench's page, not the one with most "
+        "verify steps",
+    )
     group.add_argument("--metrics", metavar="FILE_OR_URL", help="Prometheus page of a server")
     group.add_argument("--since", metavar="FILE_OR_URL", help="an earlier page to subtract")
     group.add_argument("--accept-length", type=float, metavar="X", help="bonus token counted")
@@ -67,11 +73,10 @@ def symptoms(args: argparse.Namespace) -> tuple[Sequence[Finding], tuple[str, ..
     found: list[Finding] = []
     judged: list[str] = []
     if args.run_dir:
-        seen, break_even = read_run(Path(args.run_dir))
-        judged.append(
-            f"Judged {seen.source}: {seen.basis} (of the run's points the chain with the most "
-            "verify steps at the lowest temperature)."
-        )
+        seen, break_even = read_run(Path(args.run_dir), args.point)
+        why = "of the run's points the chain with the most verify steps"
+        why = why if args.point is None else "the point asked for"
+        judged.append(f"Judged {seen.source}: {seen.basis} ({why} at the lowest temperature).")
         judged += _unjudged(seen, expected, args.break_even)
         cost = break_even if args.break_even is None else args.break_even
         found += diagnose(seen, expected=expected, break_even=cost)
@@ -81,7 +86,7 @@ def symptoms(args: argparse.Namespace) -> tuple[Sequence[Finding], tuple[str, ..
                 raise ConfigError(f"--control {control!r}.", expected="KIND=DIR.")
             found.append(check_control(seen, read_run(Path(folder), seen.point)[0], kind))
     if args.metrics:
-        seen = read_metrics(args.metrics, args.since)
+        seen = read_metrics(args.metrics, args.since, args.point)
         judged.append(f"Judged {seen.source}: {seen.basis}.")
         judged += _unjudged(seen, expected, args.break_even)
         found += diagnose(seen, expected=expected, break_even=args.break_even)

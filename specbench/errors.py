@@ -7,6 +7,7 @@
     |  |- ConfigError                  a setting, flag or config file
     |  |- WorkloadError                a prompt set: missing, empty, malformed
     |  |- CheckpointError              a model or draft folder that cannot be read as claimed
+    |  |  `- UnsupportedError          it may be sound: what it asks for is not built here
     |  `- OutputError                  a run directory that cannot be written or read
     `- RunError               exit 3   the run broke; what was measured is kept
        |- BackendError                 a server or engine refused or failed a request
@@ -56,6 +57,10 @@ class WorkloadError(UsageError):
 
 class CheckpointError(UsageError):
     """A model or draft folder cannot be read as what it claims to be."""
+
+
+class UnsupportedError(CheckpointError):
+    """A folder asks for what is not built, or not known, here: it may be sound elsewhere."""
 
 
 class OutputError(UsageError):

@@ -16,6 +16,7 @@ from typing import Any
 
 _ANSWER = ("max_tokens", "seed", "as_engine")
 _SPEED = ("threads", "max_batch_size", "use_graphs")
+_CACHE = ("prefill_chunk", "prefix_reuse", "max_len")  # how prompts fill it, how long it is
 _LOAD = ("request_rate", "arrival", "burstiness")
 _DEVICE = ("device", "compute_capability", "baseline_device", "baseline_compute_capability")
 _VERIFICATION = ("verification", "threshold_single", "threshold_acc")
@@ -40,6 +41,7 @@ SCOPES = {
     "settings": Scope.ALL,
     "machine": Scope.SPEED,
     "engine settings": Scope.SPEED,
+    "cache": Scope.SPEED,
     "backend": Scope.SPEED,
     "dtype": Scope.SPEED,
     "load": Scope.SPEED,
@@ -98,6 +100,7 @@ def topics(run_json: Mapping[str, Any]) -> dict[str, dict[str, str]]:
         "settings": _kept(asked, _ANSWER),
         "machine": {**_kept(machine, ("cpu", "cores_usable")), **_kept(device, _DEVICE)},
         "engine settings": _kept(engine, _SPEED),
+        "cache": _kept(engine, _CACHE),
         "backend": _kept(facts, ("backend",)),
         "dtype": _kept(device, ("dtype",)),
         "load": _kept(load, _LOAD),

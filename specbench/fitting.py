@@ -44,7 +44,7 @@ def with_workloads(spec: SweepSpec, workloads: Sequence[Workload]) -> SweepSpec:
 
 
 def arrival_notes(spec: SweepSpec, workloads: Sequence[Workload]) -> tuple[str, ...]:
-    """What to say of timed traces: that their times are not kept, or only within a block."""
+    """What to say of timed traces: their times are not kept, or in one piece, or in blocks."""
     if spec.load.arrival is not Arrival.TRACE:
         return tuple(
             f"{workload.name}: its arrival times are left out (--arrival trace keeps them)"
@@ -52,10 +52,13 @@ def arrival_notes(spec: SweepSpec, workloads: Sequence[Workload]) -> tuple[str, 
             if workload.timed
         )
     if max(map(spec.blocks_at, spec.batch_sizes)) == 1:
-        return ()
+        return (
+            f"{workloads[0].name}: each arm goes through it in one piece, one arm after the other; "
+            "--blocks N lets arms take turns, and begins each of N pieces with nothing queued",
+        )
     return (
         f"{workloads[0].name}: each block begins with an arrival of its own, whatever was queued "
-        "before it; --blocks 1 keeps the trace in one piece",
+        "before it; without --blocks the trace stays in one piece",
     )
 
 

@@ -117,13 +117,14 @@ class LiveView:
         line.add_row(bar, f"{self._done}/{self._jobs} blocks", self._left(), self._what())
         return line
 
-    def _what(self) -> str:
+    def _what(self) -> Text:
         job = self._job
         if job is None:
-            return "loading"
-        return (
-            f"[bold]{job.point.point_id}[/]  batch {job.batch_size}  "
-            f"temperature {job.temperature:g}  {job.workload.name}  block {job.block + 1}"
+            return Text("loading")
+        return Text.assemble(
+            (job.point.point_id, "bold"),
+            f"  batch {job.batch_size}  temperature {job.temperature:g}  {job.workload.name}  "
+            f"block {job.block + 1}",
         )
 
     def _left(self) -> str:

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from specbench.backends.http import HttpSession
 from specbench.backends.speculation import positive
+from specbench.backends.traffic import vllm_positions
 from specbench.config import SpecConfig, load_strict
 from specbench.errors import BackendError, ConfigError
 from specbench.estimate import Caveat, Severity
 from specbench.trace import Evidence
 from specbench.verification import lossy_caveat
 
+T = TypeVar("T")
 OURS, SGLANG, VLLM, LLAMACPP = "specbench", "sglang", "vllm", "llama.cpp"
 
-# What each program can give per request at best; whether it does depends on its flags. llama.cpp
-# totals its drafts without its verify steps: the share accepted is known, no accept length is.
+# What each program can give per request at best; whether it does depends on its flags.
 _BEST = {
     OURS: Evidence.STEPS,
     SGLANG: Evidence.HISTOGRAM,
     VLLM: Evidence.HISTOGRAM,
-    LLAMACPP: Evidence.TOTALS,
+    LLAMACPP: Evidence.HISTOGRAM,
 }
 
 
@@ -30,7 +31,7 @@ _BEST = {
 class ServerClaims:
     """A server's own words. ``server`` is empty and ``spec`` None where it did not say.
 
-    ``algorithm`` is how it says that it speculates, also where that has no point (n-grams).
+    ``algorithm`` is how it says that it speculates, also where it names no point (n-grams).
     ``batch_size`` is how many requests it runs together; ``incremental`` is SGLang's switch that
     makes ``/generate`` stream pieces of text in place of the whole text so far. ``caveats`` follow
     from what it said.
@@ -82,7 +83,7 @@ class ServerClaims:
             )
         why = ""
         if self.algorithm:
-            why = f"the server speculates by {self.algorithm}"
+            why = f"the server speculates ({self.algorithm})"
         elif drafting:
             why = "the server fixes its point at launch and was asked to speculate"
         return {spec: why for spec in asked if why and spec.is_baseline}
@@ -95,9 +96,7 @@ class ServerClaims:
         """
         notes: list[str] = []
         if self.spec is None:
-            notes.append(
-                f"The server does not say how it speculates; {spec.point_id} is taken on trust."
-            )
+            notes.append(self._trusted(spec))
         elif self.spec != spec:
             raise ConfigError(
                 f"The server runs {_flags(self.spec)}, but {_flags(spec)} was asked.",
@@ -106,10 +105,16 @@ class ServerClaims:
             )
         if self.batch_size is not None and self.batch_size < batch_size:
             notes.append(
-                f"The server runs at most {self.batch_size} requests together; "
-                f"of {batch_size} in flight the others wait in its queue."
+                f"the server runs at most {self.batch_size} requests together: "
+                f"of {batch_size} in flight the others wait in its queue"
             )
         return tuple(notes)
+
+    def _trusted(self, spec: SpecConfig) -> str:
+        if spec.is_baseline:
+            return "the server does not say whether it speculates: that it does not is trusted"
+        what = f"how deep it drafts ({self.algorithm})" if self.algorithm else "what it drafts"
+        return f"the server does not say {what}: {_flags(spec)} is taken on trust"
 
 
 def _flags(spec: SpecConfig) -> str:
@@ -120,8 +125,9 @@ async def ask_server(http: HttpSession) -> ServerClaims:
     """Find out which program answers and what it runs.
 
     Tried in order: ``/server_info`` (ours, SGLang; ``/get_server_info`` in older ones),
-    ``/version`` (vLLM), ``/props`` (llama.cpp). A server that has none of them is unknown, which
-    is no error.
+    ``/version`` (vLLM, whose ``/metrics`` has a counter for each draft position), ``/props``
+    (llama.cpp, whose ``/slots`` say whether they speculate). A server that has none of them is
+    unknown, which is no error.
 
     Raises:
         UnreachableError: nothing answers at the address.
@@ -134,10 +140,10 @@ async def ask_server(http: HttpSession) -> ServerClaims:
         if "speculative_algorithm" in info:
             return _sglang(info)
     if version := _text(await _table_at(http, "/version"), "version"):
-        return ServerClaims(server=VLLM, version=version)
+        return _vllm(version, await _optional(http.get_text("/metrics")) or "")
     props = await _table_at(http, "/props")
     if "default_generation_settings" in props:
-        return ServerClaims(server=LLAMACPP, version=_text(props, "build_info"))
+        return _llamacpp(props, await _optional(http.get_json("/slots")))
     return ServerClaims()
 
 
@@ -145,6 +151,42 @@ async def _table_at(http: HttpSession, path: str) -> Mapping[str, Any]:
     """The object at ``path``; empty where the server has no such route."""
     answer = await http.get_json(path)
     return answer if isinstance(answer, Mapping) else {}
+
+
+async def _optional(answer: Awaitable[T | None]) -> T | None:
+    """A page that a server may keep to itself (llama.cpp's ``--no-slots``, a proxy's rules)."""
+    try:
+        return await answer
+    except BackendError:
+        return None
+
+
+def _vllm(version: str, page: str) -> ServerClaims:
+    """Drafts of vLLM are chains; its page has their length from the start, or no such counter."""
+    length = vllm_positions(page)
+    if length is None:
+        return ServerClaims(server=VLLM, version=version)
+    try:
+        spec = SpecConfig.from_vllm(length)
+    except ConfigError:
+        spec = None
+    algorithm = f"{length} tokens a draft" if length else ""
+    return ServerClaims(server=VLLM, version=version, spec=spec, algorithm=algorithm)
+
+
+def _llamacpp(props: Mapping[str, Any], slots: Any) -> ServerClaims:
+    """Slots say whether they speculate, and not how deep; without them neither is known."""
+    each = [slot.get("speculative") for slot in slots or () if isinstance(slot, Mapping)]
+    settings = props["default_generation_settings"]
+    return ServerClaims(
+        server=LLAMACPP,
+        version=_text(props, "build_info"),
+        target=_text(props, "model_path"),
+        spec=SpecConfig.baseline() if each and not any(v is not False for v in each) else None,
+        algorithm="its slots draft" if any(v is True for v in each) else "",
+        batch_size=_number(props, "total_slots"),
+        max_len=_number(settings, "n_ctx") if isinstance(settings, Mapping) else None,
+    )
 
 
 def _ours(info: Mapping[str, Any]) -> ServerClaims:

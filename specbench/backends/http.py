@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -98,6 +99,7 @@ class HttpSession:
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEPALIVE_S),
                 headers=self._headers,
+                trace_configs=[_reuse_seen()],
             )
 
     async def close(self) -> None:
@@ -138,13 +140,7 @@ class HttpSession:
 
     async def _call(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
         with _translated(self.url):
-            async with self._live.request(
-                method,
-                self.url + path,
-                json=body,
-                timeout=self._call_timeout,
-                allow_redirects=False,
-            ) as response:
+            async with await self._sent(method, path, body, self._call_timeout) as response:
                 if body is None and response.status in _ABSENT:
                     return None
                 if response.status != 200:
@@ -165,9 +161,7 @@ class HttpSession:
         """
         parser = SseParser()
         with _translated(self.url):
-            async with self._live.post(
-                self.url + path, json=body, timeout=self._stream_timeout, allow_redirects=False
-            ) as response:
+            async with await self._sent("POST", path, body, self._stream_timeout) as response:
                 if response.status != 200:
                     raise await _refusal(response)
                 if response.content_type != "text/event-stream":
@@ -182,11 +176,47 @@ class HttpSession:
                     if events:
                         yield at_ns, events
 
+    async def _sent(
+        self, method: str, path: str, body: Mapping[str, Any] | None, limit: aiohttp.ClientTimeout
+    ) -> aiohttp.ClientResponse:
+        """The head of the answer; sent again where a kept connection turns out to be closed.
+
+        llama.cpp's server promises to keep a connection and closes it after every stream, so a
+        request that follows at once goes down a connection that is gone. Only a connection that
+        was used before is excused, and each try takes one of those away.
+        """
+        while True:
+            how = SimpleNamespace(reused=False)
+            try:
+                return await self._live.request(
+                    method,
+                    self.url + path,
+                    json=body,
+                    timeout=limit,
+                    allow_redirects=False,
+                    trace_request_ctx=how,
+                )
+            except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError):
+                if not how.reused:
+                    raise
+
     @property
     def _live(self) -> aiohttp.ClientSession:
         if self._session is None:
             raise BackendError("The connection to the server is not open.", todo="Call open first.")
         return self._session
+
+
+def _reuse_seen() -> aiohttp.TraceConfig:
+    """Marks the ``trace_request_ctx`` of a request that went down a connection used before."""
+
+    async def reused(_: object, context: SimpleNamespace, __: object) -> None:
+        if context.trace_request_ctx is not None:
+            context.trace_request_ctx.reused = True
+
+    trace = aiohttp.TraceConfig()
+    trace.on_connection_reuseconn.append(reused)
+    return trace
 
 
 @contextmanager

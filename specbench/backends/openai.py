@@ -8,9 +8,10 @@ from typing import Any
 
 from specbench.backends.answers import decode_event, first_table, table_in
 from specbench.backends.base import BackendFacts, Event, Finished
-from specbench.backends.claims import OURS, SGLANG, VLLM
+from specbench.backends.claims import LLAMACPP, OURS, SGLANG, VLLM
+from specbench.backends.llamacpp import DraftSteps
 from specbench.backends.remote import Answer, RemoteBackend
-from specbench.backends.sampling import sampling_fields
+from specbench.backends.sampling import neutral_fields, sampling_fields
 from specbench.backends.speculation import (
     positive,
     read_ids,
@@ -20,7 +21,7 @@ from specbench.backends.speculation import (
 )
 from specbench.errors import BackendError, ConfigError
 from specbench.request import Request
-from specbench.trace import Chunk, Finish
+from specbench.trace import Chunk, Finish, Usage
 
 _FINISH = {"stop": Finish.STOP, "tool_calls": Finish.STOP, "length": Finish.LENGTH}
 # Fields beside the choices that carry counts; servers put them into different late chunks.
@@ -60,7 +61,8 @@ class OpenAIBackend(RemoteBackend):
 
     def _ask(self, request: Request) -> tuple[str, dict[str, Any]]:
         server = self._claims.server
-        body: dict[str, Any] = {"model": self._model, **sampling_fields(request.sampling)}
+        body: dict[str, Any] = {"model": self._model, **neutral_fields(server)}
+        body |= sampling_fields(request.sampling)
         body["stream"] = True
         body["stream_options"] = {"include_usage": True}
         if server in (OURS, VLLM, SGLANG):
@@ -69,6 +71,12 @@ class OpenAIBackend(RemoteBackend):
             body["return_steps"] = True
         if server == SGLANG:
             body["return_spec_tokens_details"] = True
+        if server == VLLM:
+            body["return_token_ids"] = True
+        if server == LLAMACPP:
+            body["timings_per_token"] = True
+            # A prompt comes again only because arms share it; an earlier turn is another matter.
+            body["cache_prompt"] = request.turn > 0
         if request.messages:
             body["messages"] = [{"role": m.role, "content": m.content} for m in request.messages]
             return "/v1/chat/completions", body
@@ -77,7 +85,7 @@ class OpenAIBackend(RemoteBackend):
         return "/v1/completions", body
 
     def _new_answer(self) -> Answer:
-        return _Answer()
+        return _Answer(drafts=self._claims.server == LLAMACPP and bool(self._claims.algorithm))
 
 
 def choose_model(asked: str | None, listed: list[str]) -> str:
@@ -109,9 +117,12 @@ def _models(answer: Any) -> dict[str, int | None]:
 
 
 class _Answer:
-    """The stream of one request, chunk by chunk."""
+    """The stream of one request, chunk by chunk; ``drafts`` says that llama.cpp speculates."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, drafts: bool = False) -> None:
+        self._drafts = drafts
+        self._steps = DraftSteps()
+        self._ids: list[int] = []
         self._tokens = 0
         self._finish: Finish | None = None
         self._counts: dict[str, Any] = {}
@@ -141,6 +152,7 @@ class _Answer:
             if not isinstance(reason, str) or reason not in _FINISH:
                 raise BackendError(f"The server ended the request with {reason!r:.120}.")
             self._finish = _FINISH[reason]
+        self._ids.extend(read_ids(choice, "token_ids") or ())
         if "text" in choice:
             return str(choice["text"] or "")
         delta = table_in(choice, "delta")
@@ -148,12 +160,13 @@ class _Answer:
         return str(thought) + str(delta.get("content") or "")
 
     def _new_tokens(self, data: Mapping[str, Any]) -> int | None:
-        """Tokens since the last event, where the server counts as it goes (vLLM, SGLang, ours)."""
+        """Tokens since the last event, where the server counts as it goes."""
+        timed = self._steps.feed(table_in(data, "timings"))
         if not data.get("choices"):
-            return None
+            return timed or None  # llama.cpp: an end token, which had no event of its own
         new = read_new_tokens(table_in(data, "usage"), self._tokens)
         self._tokens += new or 0
-        return new
+        return timed if new is None else new
 
     def end(self) -> Iterator[Event]:
         """The events that follow from the whole stream."""
@@ -163,8 +176,21 @@ class _Answer:
             )
         extension = table_in(self._counts, "specbench")
         yield from read_steps(extension)
-        yield Finished(
-            finish=self._finish,
-            usage=read_openai_usage(self._counts),
-            output_ids=read_ids(extension),
+        usage = self._with_steps(read_openai_usage(self._counts))
+        ids = tuple(self._ids) if len(self._ids) == usage.completion_tokens else None
+        yield Finished(finish=self._finish, usage=usage, output_ids=read_ids(extension) or ids)
+
+    def _with_steps(self, usage: Usage) -> Usage:
+        """``usage`` with llama.cpp's verify steps, where its stream tells them apart."""
+        if usage.histogram is not None or not (self._drafts or usage.drafted):
+            return usage
+        histogram = self._steps.histogram(usage.drafted, usage.accepted)
+        if histogram is None:
+            return usage
+        return replace(
+            usage,
+            verify_steps=sum(histogram),
+            drafted=usage.drafted or 0,  # it says nothing of a request without drafts
+            accepted=usage.accepted or 0,
+            histogram=histogram,
         )

@@ -20,7 +20,7 @@ from specbench.backends.traffic import Traffic, read_counters
 from specbench.config import SpecConfig
 from specbench.errors import ConfigError, SpecbenchError
 from specbench.request import Request
-from specbench.trace import Chunk, Evidence
+from specbench.trace import Chunk, Evidence, Usage
 
 _BUSY_POLL_S = 0.05
 _BUSY_LOOKS = 10
@@ -63,6 +63,7 @@ class RemoteBackend(ABC):
         self._http = HttpSession(url, api_key=api_key)
         self._claims = ServerClaims()
         self._notes: tuple[str, ...] = ()
+        self._spec: SpecConfig | None = None
         self._traffic = Traffic()
         self._has_metrics = True
         self.busy_wait_s = 5.0
@@ -122,6 +123,7 @@ class RemoteBackend(ABC):
             await self._switch(spec, batch_size)
             self._claims = replace(self._claims, spec=spec, batch_size=batch_size)
         self._notes = self._claims.check(spec, batch_size)
+        self._spec = spec
 
     def refused(self, asked: Sequence[SpecConfig]) -> Mapping[SpecConfig, str]:
         """Those of ``asked`` that the server cannot run, with the reasons; known after ``open``.
@@ -168,9 +170,22 @@ class RemoteBackend(ABC):
             for event in answer.end():
                 if isinstance(event, Finished):
                     told = event.usage.completion_tokens
+                    self._note_drafts(event.usage)
                 yield event
         finally:
             self._traffic.answered(told)
+
+    def _note_drafts(self, usage: Usage) -> None:
+        """Note a server that drafts more a step than the point that it is trusted to run."""
+        if self._spec is None or self._spec.is_baseline or usage.drafted is None:
+            return
+        nodes = self._spec.num_draft_tokens - 1
+        if usage.verify_steps and usage.drafted > nodes * usage.verify_steps:
+            point = self._spec.point_id
+            note = (
+                f"the server drafts over {nodes} tokens a step: it runs another point than {point}"
+            )
+            self._notes = tuple(dict.fromkeys((*self._notes, note)))
 
     async def other_traffic(self) -> str:
         """What the server's own counters show of others, while nothing of ours is in flight.

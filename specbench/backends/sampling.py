@@ -2,9 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
+from specbench.backends.claims import LLAMACPP, SGLANG, VLLM
 from specbench.request import SamplingParams
+
+# Samplers that a server would otherwise take from the model's generation_config.json (vLLM,
+# SGLang) or from its own defaults (llama.cpp: top_k 40, top_p 0.95, min_p 0.05).
+_NEUTRAL: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        VLLM: {"top_p": 1.0, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0},
+        SGLANG: {"top_p": 1.0, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0},
+        LLAMACPP: {"top_p": 1.0, "top_k": 0, "min_p": 0.0, "repeat_penalty": 1.0},
+    }
+)
+
+
+def neutral_fields(server: str) -> dict[str, Any]:
+    """Body fields that switch off what ``server`` would do unasked to the target's distribution.
+
+    Empty for servers that are not known to take them. What a request asks goes over these.
+
+    >>> neutral_fields("llama.cpp")["top_k"], neutral_fields("")
+    (0, {})
+    """
+    return dict(_NEUTRAL.get(server, {}))
 
 
 def sampling_fields(

@@ -35,7 +35,8 @@ def read_openai_usage(answer: Mapping[str, Any]) -> Usage:
 
     vLLM: ``metrics.speculative_decoding`` (server flag ``--per-request-spec-decode-metrics``).
     SGLang: ``sglext.spec_tokens_details`` (request field ``return_spec_tokens_details``).
-    llama.cpp: ``timings.draft_n`` and ``draft_n_accepted``, without a count of verify steps.
+    llama.cpp: ``timings.draft_n`` and ``draft_n_accepted``, without a count of verify steps
+    (``llamacpp.DraftSteps`` counts them as they stream).
     Ours: ``specbench.usage``.
     Prefix-cache hits stand in ``usage.prompt_tokens_details.cached_tokens``, where a server tells
     them (vLLM: ``--enable-prompt-tokens-details``; SGLang: ``--enable-cache-report``).
@@ -50,16 +51,16 @@ def read_openai_usage(answer: Mapping[str, Any]) -> Usage:
         return read_extension_usage(ours)
     usage = table_in(answer, "usage")
     plain = Usage(
-        prompt_tokens=_count(usage, "prompt_tokens"),
-        completion_tokens=_count(usage, "completion_tokens"),
-        cached_tokens=_count(table_in(usage, "prompt_tokens_details"), "cached_tokens"),
+        prompt_tokens=count_in(usage, "prompt_tokens"),
+        completion_tokens=count_in(usage, "completion_tokens"),
+        cached_tokens=count_in(table_in(usage, "prompt_tokens_details"), "cached_tokens"),
     )
     if vllm := table_in(table_in(answer, "metrics"), "speculative_decoding"):
         return replace(
             plain,
-            verify_steps=_count(vllm, "num_spec_steps"),
-            drafted=_count(vllm, "num_draft_tokens"),
-            accepted=_count(vllm, "num_accepted_draft_tokens"),
+            verify_steps=count_in(vllm, "num_spec_steps"),
+            drafted=count_in(vllm, "num_draft_tokens"),
+            accepted=count_in(vllm, "num_accepted_draft_tokens"),
             histogram=_counts(vllm, "acceptance_histogram"),
         )
     if sglang := table_in(table_in(answer, "sglext"), "spec_tokens_details"):
@@ -67,8 +68,8 @@ def read_openai_usage(answer: Mapping[str, Any]) -> Usage:
     timings = table_in(answer, "timings")
     return replace(
         plain,
-        drafted=_count(timings, "draft_n"),
-        accepted=_count(timings, "draft_n_accepted"),
+        drafted=count_in(timings, "draft_n"),
+        accepted=count_in(timings, "draft_n_accepted"),
     )
 
 
@@ -82,9 +83,9 @@ def read_meta_info(meta: Mapping[str, Any]) -> Usage:
     6
     """
     plain = Usage(
-        prompt_tokens=_count(meta, "prompt_tokens"),
-        completion_tokens=_count(meta, "completion_tokens"),
-        cached_tokens=_count(meta, "cached_tokens"),
+        prompt_tokens=count_in(meta, "prompt_tokens"),
+        completion_tokens=count_in(meta, "completion_tokens"),
+        cached_tokens=count_in(meta, "cached_tokens"),
     )
     return _with_sglang(plain, meta)
 
@@ -92,9 +93,9 @@ def read_meta_info(meta: Mapping[str, Any]) -> Usage:
 def _with_sglang(plain: Usage, said: Mapping[str, Any]) -> Usage:
     return replace(
         plain,
-        verify_steps=_count(said, "spec_verify_ct"),
-        drafted=_count(said, "spec_num_proposed_drafts", "spec_draft_token_num"),
-        accepted=_count(
+        verify_steps=count_in(said, "spec_verify_ct"),
+        drafted=count_in(said, "spec_num_proposed_drafts", "spec_draft_token_num"),
+        accepted=count_in(
             said, "spec_num_correct_drafts", "spec_accept_token_num", "spec_accepted_tokens"
         ),
         histogram=_counts(said, "spec_correct_drafts_histogram", "spec_accept_histogram"),
@@ -105,13 +106,13 @@ def read_extension_usage(extension: Mapping[str, Any]) -> Usage:
     """The ``usage`` of our own server's extension: the fields of ``Usage`` as they are."""
     said = table_in(extension, "usage")
     return Usage(
-        prompt_tokens=_count(said, "prompt_tokens"),
-        completion_tokens=_count(said, "completion_tokens"),
-        verify_steps=_count(said, "verify_steps"),
-        drafted=_count(said, "drafted"),
-        accepted=_count(said, "accepted"),
+        prompt_tokens=count_in(said, "prompt_tokens"),
+        completion_tokens=count_in(said, "completion_tokens"),
+        verify_steps=count_in(said, "verify_steps"),
+        drafted=count_in(said, "drafted"),
+        accepted=count_in(said, "accepted"),
         histogram=_counts(said, "histogram"),
-        cached_tokens=_count(said, "cached_tokens"),
+        cached_tokens=count_in(said, "cached_tokens"),
     )
 
 
@@ -162,7 +163,7 @@ def read_new_tokens(table: Mapping[str, Any], before: int) -> int | None:
     >>> read_new_tokens({"completion_tokens": 7}, 5), read_new_tokens({}, 5)
     (2, None)
     """
-    total = _count(table, "completion_tokens")
+    total = count_in(table, "completion_tokens")
     if total is None:
         return None
     if total < before:
@@ -173,8 +174,12 @@ def read_new_tokens(table: Mapping[str, Any], before: int) -> int | None:
     return total - before
 
 
-def _count(table: Mapping[str, Any], *names: str) -> int | None:
-    """The first of ``names`` that the server gave; None when it gave none of them."""
+def count_in(table: Mapping[str, Any], *names: str) -> int | None:
+    """The first of ``names`` that the server gave; None when it gave none of them.
+
+    Raises:
+        BackendError: it is no count.
+    """
     for name in names:
         value = table.get(name)
         if value is None:

@@ -1,22 +1,25 @@
 """Does anyone else use the server? Its own counters against the tokens that came back to us.
 
-A metrics page (Prometheus' text format) of vLLM, SGLang or ourselves tells how many requests run
-or wait, and how many tokens were generated since the server's start. Between blocks nothing of
-ours is in flight; and more tokens than ours, beyond what servers count otherwise, are someone
-else's.
+A metrics page (Prometheus' text format) of vLLM, SGLang, llama.cpp or ourselves tells how many
+requests run or wait, and how many tokens were generated since the server's start. Between blocks
+nothing of ours is in flight; and more tokens than ours, beyond what servers count otherwise, are
+someone else's.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 
 from specbench.backends.speculation import MOST_COUNTED
 
+# SGLang's gauges are left out: it sets them every 40 decoding steps, and once idle not before
+# 30 s have passed, so that after a block they still show ours. Its count of tokens is up to date.
 BUSY = frozenset(
     {
         "vllm:num_requests_running", "vllm:num_requests_waiting",
-        "sglang:num_running_reqs", "sglang:num_queue_reqs",
+        "llamacpp:requests_processing", "llamacpp:requests_deferred",
         "specbench_requests_running", "specbench_requests_queued",
     }
 )  # fmt: skip
@@ -24,8 +27,12 @@ GENERATED = frozenset(
     {
         "vllm:generation_tokens_total",
         "sglang:generation_tokens_total",
+        "llamacpp:tokens_predicted_total",
         "specbench_output_tokens_total",
     }
+)
+_POSITION = re.compile(
+    r'^vllm:spec_decode_num_accepted_tokens_per_pos(?:_total)?\{.*?position="(\d+)"', re.MULTILINE
 )
 SLACK = 0.02
 SLACK_PER_REQUEST = 2  # an end token that one side counts and the other does not
@@ -63,6 +70,22 @@ def read_counters(page: str) -> Counters:
         round(sums[kind]) if kind in sums and kind not in broken else None for kind in (True, False)
     )
     return Counters(busy=busy, generated=generated)
+
+
+def vllm_positions(page: str) -> int | None:
+    """How many tokens vLLM drafts a step, 0 where it does not speculate; None where not told.
+
+    The page has a counter for each draft position from the server's start, and with speculation
+    off not even their description. Without statistics (``--disable-log-stats``) it has neither.
+
+    >>> vllm_positions('vllm:generation_tokens_total{engine="0"} 0.0')
+    0
+    """
+    found = set(_POSITION.findall(page))
+    if found:
+        return len(found)
+    told = "\nvllm:generation_tokens_total" in f"\n{page}"
+    return 0 if told and "spec_decode" not in page else None
 
 
 class Traffic:

@@ -13,7 +13,7 @@ from specbench.checkpoint.folder import Folder, open_folder
 from specbench.checkpoint.formats import Captured, ConfigTables, find_format
 from specbench.checkpoint.keys import FLOATS, Keys, dtype_name
 from specbench.checkpoint.vocab_map import DIRECT, check_vocab_map
-from specbench.errors import CheckpointError
+from specbench.errors import CheckpointError, UnsupportedError
 from specbench.estimate import Caveat, Severity
 from specbench.modelspec import DraftSpec, TargetSpec
 
@@ -165,7 +165,7 @@ def _dtype(folder: Folder, capture: Captured) -> str:
             f"{folder.path} has no {name}.", expected="An EAGLE-3 draft, which has one."
         )
     if folder.tensors[name].dtype not in FLOATS:
-        raise CheckpointError(
+        raise UnsupportedError(
             f"{name} in {folder.path} is {folder.tensors[name].dtype}: a quantised draft.",
             expected="F64, F32, F16 or BF16 weights.",
             todo="Point to the checkpoint that it was quantised from.",

@@ -6,7 +6,7 @@ from specbench.checkpoint.draft_names import layer_prefix
 from specbench.checkpoint.folder import Folder
 from specbench.checkpoint.keys import attention_extras, check_tensors, layer_tensors
 from specbench.checkpoint.latent import latent_tensors
-from specbench.errors import CheckpointError
+from specbench.errors import CheckpointError, UnsupportedError
 from specbench.modelspec import DraftSpec
 
 MAPS = ("d2t", "t2d")
@@ -32,7 +32,7 @@ def check_draft_tensors(folder: Folder, spec: DraftSpec) -> None:
         )
     experts = [n for n in folder.tensors if ".mlp.experts." in n or ".mlp.router." in n]
     if experts:
-        raise CheckpointError(
+        raise UnsupportedError(
             f"{folder.path} is a draft with a mixture of experts ({experts[0]}).",
             expected="A draft with a dense MLP.",
             todo="Serve it with the engine that it was trained for.",

@@ -29,7 +29,8 @@ DTYPE_BYTES = {
     "F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1,
     "BOOL": 1, "U16": 2, "U32": 4, "U64": 8, "F8_E4M3": 1, "F8_E5M2": 1, "F8_E8M0": 1,
 }  # fmt: skip
-_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+# Possessive, and its end may be missing: a text of quotes without an end is passed over once.
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 _BRACKETS = b"[]{}"
 _NO_BRACKETS = bytes(sorted({*range(256)} - {*_BRACKETS}))
 
@@ -65,7 +66,7 @@ def read_header(path: Path) -> dict[str, TensorEntry]:
             f"{path} cannot be read: {error.strerror}.", todo="Check path and rights."
         ) from error
     table = _parse(path, text)
-    table.pop("__metadata__", None)
+    _check_metadata(path, table.pop("__metadata__", {}))
     start = 8 + length
     entries = [_entry(path, name, raw, start) for name, raw in table.items()]
     _check_layout(path, entries, start, size)
@@ -134,7 +135,15 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return table
 
 
+def _check_metadata(path: Path, table: Any) -> None:
+    """Texts by name, or the library that reads the weights refuses the file."""
+    if not isinstance(table, Mapping) or not all(isinstance(v, str) for v in table.values()):
+        raise _broken(path, f"__metadata__ is {reprlib.repr(table)}, not texts by name")
+
+
 def _entry(path: Path, name: str, raw: Any, start: int) -> TensorEntry:
+    if not name.isprintable():  # half a surrogate pair, which the library refuses, among others
+        raise _broken(path, f"it names a tensor {reprlib.repr(name)}")
     if not isinstance(raw, Mapping) or set(raw) != {"dtype", "shape", "data_offsets"}:
         raise _broken(path, f"entry {name!r} does not hold dtype, shape and data_offsets")
     dtype, shape, offsets = raw["dtype"], raw["shape"], raw["data_offsets"]

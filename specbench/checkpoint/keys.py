@@ -11,7 +11,7 @@ from typing import Any
 
 from specbench.checkpoint.headers import TensorEntry
 from specbench.checkpoint.plain_keys import HARMLESS, check_plain
-from specbench.errors import CheckpointError
+from specbench.errors import CheckpointError, UnsupportedError
 from specbench.estimate import Caveat, Severity
 from specbench.modelspec import AttentionSpec, DraftSpec, LayerShape
 
@@ -80,7 +80,7 @@ class Keys:
         """Refuse a key that is present, and not null, with a value other than those supported."""
         value = self.raw(name)
         if value is not None and value not in allowed:
-            raise CheckpointError(
+            raise UnsupportedError(
                 f"{self.source}: {name}={shown(value)} is not supported.",
                 expected=f"{' or '.join(map(repr, allowed))}.",
             )
@@ -106,7 +106,7 @@ class Keys:
                 for key in unknown[:MOST_TOLD]
             ]
             more = len(unknown) - len(hints)
-            raise CheckpointError(
+            raise UnsupportedError(
                 f"{self.source} holds unknown keys: {', '.join(hints)}"
                 f"{f' and {more} more' if more else ''}.",
                 expected="Only keys whose meaning is known; an ignored one could change the model.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from specbench.checkpoint.keys import Keys, shown
-from specbench.errors import CheckpointError
+from specbench.errors import CheckpointError, UnsupportedError
 from specbench.modelspec import LayerShape
 
 UNQUANTISED = "Point to the checkpoint that it was quantised from."
@@ -60,7 +60,7 @@ def layer_shape(keys: Keys) -> LayerShape:
     keys.must_be("attention_bias", False)
     window = sliding_window(keys)
     if window is not None:
-        raise CheckpointError(
+        raise UnsupportedError(
             f"{keys.source}: sliding_window={window} is not supported here.",
             expected="Full attention in every layer.",
         )
@@ -95,7 +95,7 @@ def sliding_window(keys: Keys) -> int | None:
         known = isinstance(kinds, list) and {*map(str, kinds)} <= {FULL, SLIDING}
         slides = known and SLIDING in kinds
         if not known or not kinds or (slides and len(kinds) != layers):
-            raise CheckpointError(
+            raise UnsupportedError(
                 f"{keys.source}: layer_types={shown(kinds)} is not supported.",
                 expected=f"{FULL} or {SLIDING} for each of {layers} layers.",
             )
@@ -107,7 +107,7 @@ def no_quantisation(keys: Keys, todo: str = UNQUANTISED) -> None:
     quantised = keys.raw("quantization_config")
     if quantised is not None:
         method = quantised.get("quant_method", "?") if isinstance(quantised, Mapping) else "?"
-        raise CheckpointError(
+        raise UnsupportedError(
             f"{keys.source}: quantization_config: the weights are quantised ({shown(method)}).",
             expected="Plain float64, float32, float16 or bfloat16 weights.",
             todo=todo,

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from specbench.checkpoint.keys import Keys, shown
-from specbench.errors import CheckpointError
+from specbench.errors import CheckpointError, UnsupportedError
 from specbench.modelspec import RopeScaling, RopeSpec
 
 PLAIN = ("default", None)
@@ -55,7 +55,7 @@ def read_rope(
     spec = RopeSpec(theta=base, max_position=length, dim=dim if part_of_head else None)
     if kind not in PLAIN:
         if not isinstance(kind, str) or kind not in _SCALINGS:
-            raise CheckpointError(
+            raise UnsupportedError(
                 f"{inner.source}: scaling {shown(kind)} is not supported.",
                 expected=f"default, {', '.join(_SCALINGS)}.",
                 todo="A scaling that changes with the length of a sequence (dynamic, longrope) "

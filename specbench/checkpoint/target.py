@@ -11,7 +11,7 @@ from specbench.checkpoint.families import FAMILIES, Family, Parts
 from specbench.checkpoint.folder import Folder, open_folder, read_json
 from specbench.checkpoint.keys import Keys, check_tensors, dtype_name, shown
 from specbench.checkpoint.target_tensors import target_tensors
-from specbench.errors import CheckpointError
+from specbench.errors import CheckpointError, UnsupportedError
 from specbench.modelspec import TargetSpec
 
 # Older exports carry this buffer; it follows from rope_theta and is recomputed.
@@ -53,7 +53,7 @@ def _family(folder: Folder) -> Family:
         if isinstance(named, list) and len(named) == 1 and named[0] in family.architectures:
             return family
     known = ", ".join(name for family in FAMILIES for name in family.architectures)
-    raise CheckpointError(
+    raise UnsupportedError(
         f"{folder.path} is a {str(named)[:200]} model.", expected=f"One of {known}."
     )
 

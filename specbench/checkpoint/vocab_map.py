@@ -39,6 +39,7 @@ def check_vocab_map(
             todo="Export the draft with its vocabulary map.",
         )
     offsets = read_array(maps["d2t"]).astype(np.int64)
+    _check_range(source, offsets, vocab)
     ids = np.arange(draft_vocab, dtype=np.int64) + offsets
     mask = _mask(source, maps["t2d"]) if "t2d" in maps else None
     if meaning == "direct":
@@ -73,6 +74,16 @@ def _check_kinds(
                 f"{source}: {name} is {maps[name].dtype} {list(maps[name].shape)}.",
                 expected=f"{kind[0]} [{size}].",
             )
+
+
+def _check_range(source: Path, values: np.ndarray, vocab: int) -> None:
+    """Neither an offset nor a target id lies outside; sums and steps of such cannot overflow."""
+    outside = values[(values < 0) | (values >= vocab)]
+    if len(outside):
+        raise CheckpointError(
+            f"{source}: d2t is not a list of offsets: it holds {outside[0]}.",
+            expected=f"Values in 0..{vocab - 1}.",
+        )
 
 
 def _check_direct(

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 
 from specbench.checkpoint.draft import read_draft
 from specbench.checkpoint.target import read_target
-from specbench.doctor.checks_dtype import check_rounded
+from specbench.doctor.checks_dtype import check_quantised, check_rounded
 from specbench.doctor.checks_ids import check_engines, check_ids
+from specbench.doctor.checks_reads import check_reads
 from specbench.doctor.checks_rope import check_rope
 from specbench.doctor.checks_shapes import (
     check_fc,
@@ -17,9 +18,10 @@ from specbench.doctor.checks_shapes import (
     check_tensors,
 )
 from specbench.doctor.checks_subject import Subject, check_files
+from specbench.doctor.checks_values import check_values
 from specbench.doctor.checks_vocab import check_map, check_sizes, check_special, check_text
 from specbench.doctor.findings import Fact, Finding, Severity, has_error
-from specbench.errors import CheckpointError
+from specbench.errors import CheckpointError, UnsupportedError
 
 Check = Callable[[Subject], Iterator[Finding]]
 CHECKS: tuple[Check, ...] = (
@@ -33,8 +35,11 @@ CHECKS: tuple[Check, ...] = (
     check_special,
     check_text,
     check_norms,
+    check_reads,
     check_tensors,
     check_sharing,
+    check_values,
+    check_quantised,
     check_rounded,
     check_rope,
 )
@@ -59,14 +64,16 @@ def _refused(subject: Subject) -> list[Finding]:
             d2t=subject.d2t,
         )
     except CheckpointError as error:
+        lacks = isinstance(error, UnsupportedError)
+        title = error.what.rstrip(".")
         return [
             Finding(
-                code="files.refused",
-                severity=Severity.ERROR,
-                title=error.what.rstrip("."),
+                code="files.unsupported" if lacks else "files.refused",
+                severity=Severity.WARNING if lacks else Severity.ERROR,
+                title=f"Not run here, and not shown to be wrong: {title}" if lacks else title,
                 evidence=(Fact(text=error.expected or error.what, where=str(subject.draft.path)),),
                 remedy=error.todo or error.expected,
-                score=0.7,
+                score=0.1 if lacks else 0.7,
             )
         ]
     return []

@@ -16,12 +16,37 @@ from specbench.checkpoint.headers import TensorEntry
 from specbench.doctor.checks_subject import Side, Subject
 from specbench.doctor.findings import Fact, Finding, Severity
 
+# Published quantised and in no other form: what a draft was trained on is most likely just that.
+AS_PUBLISHED = (
+    *("GptOssForCausalLM", "DeepseekV3ForCausalLM"),
+    *("KimiK2ForCausalLM", "KimiK25ForConditionalGeneration"),
+)
 ROWS = 16
 LEAST_COLUMNS = 512
 MOST_IN_ROW = 128
 GROUP = 32
 MOST_IN_GROUP = 9
 _KINDS = {"F16": "<f2", "BF16": "<u2", "F32": "<f4"}
+
+
+def check_quantised(subject: Subject) -> Iterator[Finding]:
+    """A target whose config says that it is quantised, beside a draft that is not."""
+    target, key = subject.target, "quantization_config"
+    if subject.draft.whole.get(key) or not (target.whole.get(key) or target.config.get(key)):
+        return
+    usual = subject.arch in AS_PUBLISHED
+    yield Finding(
+        code="dtype.quantised",
+        severity=Severity.NOTE if usual else Severity.WARNING,
+        title="The target is quantised and the draft is not: was it trained on these features?",
+        evidence=(
+            Fact(text="present", where=target.at(key)),
+            *([Fact(text="it is published so", where=subject.arch)] if usual else ()),
+        ),
+        remedy="SGLang: --speculative-draft-model-quantization unquant; compare with the "
+        "unquantised target.",
+        score=0.5,
+    )
 
 
 def check_rounded(subject: Subject) -> Iterator[Finding]:

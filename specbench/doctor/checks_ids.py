@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -113,7 +114,8 @@ def _absent(subject: Subject, found: list[Written], read: list[Written]) -> Iter
     uses = subject.draft.whole.get("eagle_config")
     if isinstance(uses, Mapping) and uses.get("use_aux_hidden_state") is False:
         return
-    facts = [Fact(text="no list of ids", where=subject.draft.at(k)) for k in (NESTED, TOP)]
+    held = {key: _held(subject.draft.whole, key) for key in (NESTED, TOP)}
+    facts = [Fact(text=text, where=subject.draft.at(key)) for key, text in held.items()]
     odd = [w for w in found if w not in read]
     if odd and not read:
         yield Finding(
@@ -135,6 +137,15 @@ def _absent(subject: Subject, found: list[Written], read: list[Written]) -> Iter
             remedy="--capture-ids K,K,K with the layers it was trained on, or --capture-default.",
             score=0.95,
         )
+
+
+def _held(table: Any, key: str) -> str:
+    """What stands under a dotted key where no list of ids does."""
+    for name in key.split("."):
+        table = table.get(name) if isinstance(table, Mapping) else None
+    if table in (None, []):
+        return "no list of ids"
+    return f"{reprlib.repr(table)}, which is no list of whole numbers"
 
 
 def _two_sets(subject: Subject, read: list[Written]) -> Iterator[Finding]:

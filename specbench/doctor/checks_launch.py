@@ -20,17 +20,19 @@ NUMBERS = (
     "speculative-eagle-topk",
     "speculative-num-draft-tokens",
 )
+_DRAFT = "speculative-draft-model"
 _KNOWN = {
     *NUMBERS,
     "speculative-algorithm",
-    "speculative-draft-model-path",
-    "speculative-draft-model-quantization",
+    f"{_DRAFT}-path",
+    f"{_DRAFT}-quantization",
     "speculative-accept-threshold-single",
     "speculative-accept-threshold-acc",
     "speculative-attention-mode",
     "speculative-token-map",
     "speculative-config",
 }
+_VLLM = "speculative-config"
 _TREE_BACKENDS = ("flashinfer", "fa3", "triton")
 
 
@@ -74,8 +76,9 @@ def check_launch(flags: Mapping[str, str], arch: str = "") -> Iterator[Finding]:
     Raises:
         ConfigError: a number that is none.
     """
-    if "speculative-config" in flags:
-        yield from _vllm(flags["speculative-config"])
+    flags = _folded(flags)
+    if _VLLM in flags:
+        yield from _vllm(flags[_VLLM])
     else:
         yield from _algorithm(flags)
         yield from _numbers(flags, arch)
@@ -94,6 +97,17 @@ def check_launch(flags: Mapping[str, str], arch: str = "") -> Iterator[Finding]:
             [f"--{name}" for name in flags if not name.isupper()],
             f"Is --{near[0]} meant?" if near else "Give the server's whole command line.", 0.1,
         )  # fmt: skip
+
+
+def _folded(flags: Mapping[str, str]) -> dict[str, str]:
+    """vLLM's ``--speculative-config.KEY VALUE`` as the one JSON table that it stands for."""
+    dotted = {n: v for n, v in flags.items() if n.startswith(f"{_VLLM}.")}
+    found = {n: v for n, v in flags.items() if n not in dotted}
+    if dotted and _VLLM not in found:
+        keys = {n.partition(".")[2].replace("-", "_"): v for n, v in dotted.items()}
+        table = {key: int(v) if v.isdecimal() else v for key, v in keys.items()}
+        found[_VLLM] = json.dumps(table)
+    return found
 
 
 def _algorithm(flags: Mapping[str, str]) -> Iterator[Finding]:
@@ -198,7 +212,8 @@ def _engine(flags: Mapping[str, str]) -> Iterator[Finding]:
         yield _illegal(
             flags, f"page size {page} with topk over 1 needs {', '.join(_TREE_BACKENDS)}"
         )
-    if "quantization" in flags and "speculative-draft-model-quantization" not in flags:
+    inherits = _VLLM not in flags  # there the draft's quantisation is a key of its own
+    if inherits and "quantization" in flags and f"{_DRAFT}-quantization" not in flags:
         yield _found(
             "launch.quantised", Severity.WARNING,
             f"The draft inherits --quantization {flags['quantization']} in SGLang",

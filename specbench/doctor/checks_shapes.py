@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from specbench.checkpoint.keys import layer_tensors
+from specbench.checkpoint.draft_layer import QWEN3_HEAD_DIM
+from specbench.checkpoint.keys import attention_extras, layer_tensors
 from specbench.checkpoint.latent import MARK
 from specbench.doctor.checks_ids import claim_of
 from specbench.doctor.checks_subject import Subject
 from specbench.doctor.findings import Fact, Finding, Severity
-from specbench.modelspec import LayerShape
+from specbench.modelspec import AttentionSpec, LayerShape
 
 Q = "midlayer.self_attn.q_proj.weight"
-EXTRA = re.compile(r"fc_norm\.\d+\.weight|input_norm\.weight|embed_tokens\.weight|d2t|t2d")
+EXTRA = re.compile(r"fc_norm\.\d+\.weight|input_norm\.weight|embed_tokens\.weight|d2t|t2d|fc\.bias")
+BIASES = re.compile(r"(midlayer|layers\.\d+)\.self_attn\.[qkvo]_proj\.bias")
 UPPER = re.compile(r"layers\.[1-9]\d*\..+")
 _ALWAYS = ("fc.weight", "midlayer.hidden_norm.weight", "norm.weight", "lm_head.weight")
 
@@ -103,10 +105,6 @@ def check_norms(subject: Subject) -> Iterator[Finding]:
     if subject.is_speculators and not isinstance(flags.get("norm_before_residual"), bool):
         yield _norm("norms.residual", "norm_before_residual is absent; its default differs by code",
                     "norm_before_residual", "Write what it was trained with.")  # fmt: skip
-    on = [f for f in ("norm_before_residual",) if flags.get(f) is True]
-    if on and subject.engine.startswith("sglang"):
-        yield _norm("norms.engine", "SGLang ignores norm_before_residual, which is true here",
-                    on[0], "Serve with vLLM, or train with it false.")  # fmt: skip
 
 
 def _norm(code: str, title: str, flag: str, remedy: str) -> Finding:
@@ -126,7 +124,7 @@ def check_tensors(subject: Subject) -> Iterator[Finding]:
     sizes = _sizes(subject)
     if draft.tensors is None or sizes is None or MARK in draft.tensors:
         return
-    wanted = layer_tensors("midlayer", sizes, 2 * sizes.hidden)
+    wanted = layer_tensors("midlayer", sizes, 2 * sizes.hidden) | _extras(subject, sizes)
     tied = subject.flags.get("tie_word_embeddings") is True
     plain = [n for n in _ALWAYS if not (tied and n == "lm_head.weight")]
     missing = sorted({*wanted, *plain} - set(draft.tensors))
@@ -160,14 +158,43 @@ def check_tensors(subject: Subject) -> Iterator[Finding]:
                 evidence=tuple(
                     Fact(text=n, where=f"{draft.path.name} tensors") for n in names[:16]
                 ),
-                remedy="Check that config.json and weights belong together; export again.",
+                remedy=_belong(subject, names),
                 figures={"tensors": len(names)},
                 score=0.9,
             )
 
 
+def _belong(subject: Subject, names: list[str]) -> str:
+    shape, draft = subject.draft.shape(Q), subject.draft
+    heads = draft.integer("num_attention_heads")
+    if " is " in names[0] and shape and heads and draft.integer("head_dim") is None:
+        wide = shape[0] // heads
+        if shape[0] % heads == 0 and wide == subject.target.integer("head_dim"):
+            return (
+                f"The config names no head_dim, and {wide} would fit, as the target has: write it."
+            )
+    if all(BIASES.fullmatch(name) for name in names):
+        return "Set attention_bias to what it was trained with: engines go by it, not by the file."
+    return "Check that config.json and weights belong together; export again."
+
+
+def _extras(subject: Subject, sizes: LayerShape) -> dict[str, tuple[int, ...]]:
+    """Biases and head norms of the first layer, by the rules of ``checkpoint.draft_layer``."""
+    at, held = "midlayer.self_attn", subject.draft.tensors or {}
+    bias = subject.draft.config.get("attention_bias") is True
+    norm = _is_qwen3(subject) or f"{at}.q_norm.weight" in held
+    out = bias and f"{at}.o_proj.bias" in held
+    return attention_extras(at, sizes, AttentionSpec(qkv_bias=bias, out_bias=out, head_norm=norm))
+
+
+def _is_qwen3(subject: Subject) -> bool:
+    """Of speculators' nested table alone does model_type say what the draft's layer is."""
+    nested = subject.draft.config is not subject.draft.whole
+    return nested and subject.draft.config.get("model_type") == "qwen3"
+
+
 def _sizes(subject: Subject) -> LayerShape | None:
-    draft = subject.draft
+    draft, default = subject.draft, QWEN3_HEAD_DIM if _is_qwen3(subject) else None
     hidden, heads = draft.integer("hidden_size"), draft.integer("num_attention_heads")
     inner = draft.integer("intermediate_size")
     if not hidden or not heads or not inner:
@@ -176,15 +203,15 @@ def _sizes(subject: Subject) -> LayerShape | None:
         hidden=hidden,
         heads=heads,
         kv_heads=draft.integer("num_key_value_heads") or heads,
-        head_dim=draft.integer("head_dim") or hidden // heads,
+        head_dim=draft.integer("head_dim") or default or hidden // heads,
         inner=inner,
         eps=1e-6,
     )
 
 
 def check_sharing(subject: Subject) -> Iterator[Finding]:
-    """Own embedding, tied head, quantised or narrow dtypes."""
-    draft, target = subject.draft, subject.target
+    """Own embedding and tied head."""
+    draft = subject.draft
     if draft.shape("embed_tokens.weight") is not None:
         yield Finding(
             code="embed.own",
@@ -203,15 +230,4 @@ def check_sharing(subject: Subject) -> Iterator[Finding]:
             evidence=(Fact(text="true", where=draft.at("tie_word_embeddings")),),
             remedy="Set tie_word_embeddings to false.",
             score=0.95,
-        )
-    quantised = target.whole.get("quantization_config") or target.config.get("quantization_config")
-    if quantised and not draft.whole.get("quantization_config"):
-        yield Finding(
-            code="dtype.quantised",
-            severity=Severity.WARNING,
-            title="The target is quantised and the draft is not: was it trained on these features?",
-            evidence=(Fact(text="present", where=target.at("quantization_config")),),
-            remedy="SGLang: --speculative-draft-model-quantization unquant; compare with the "
-            "unquantised target.",
-            score=0.5,
         )

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from specbench.checkpoint.folder import read_json
+from specbench.checkpoint.chat_template import ChatTemplate, read_template
 from specbench.doctor.checks_subject import Side, Subject
 from specbench.doctor.findings import Fact, Finding, Severity
 from specbench.errors import CheckpointError
@@ -162,12 +162,15 @@ def check_text(subject: Subject) -> Iterator[Finding]:
             score=0.9,
         )
     draft, target = _template(subject.draft.path), _template(subject.target.path)
-    if draft is not None and target is not None and draft != target:
+    if draft is not None and target is not None and draft.source != target.source:
         yield Finding(
             code="template.differs",
             severity=Severity.WARNING,
             title="The draft's folder holds another chat template than the target's",
-            evidence=(Fact(text="differs", where="tokenizer_config.json: chat_template"),),
+            evidence=(
+                Fact(text=_where(draft), where="draft"),
+                Fact(text=_where(target), where="target"),
+            ),
             remedy="Serve with the template that the draft was trained with, or measure both.",
             score=0.5,
         )
@@ -186,15 +189,16 @@ def _tokens(folder: Path) -> dict[str, int] | None:
     return {**pairs, **added} if isinstance(pairs, Mapping) else None
 
 
-def _template(folder: Path) -> str | None:
-    path = folder / "tokenizer_config.json"
-    if not path.is_file():
-        return None
+def _template(folder: Path) -> ChatTemplate | None:
+    """What cannot be read is what a folder without a template has: nothing to compare."""
     try:
-        found = read_json(path).get("chat_template")
+        return read_template(folder)
     except CheckpointError:
         return None
-    return found if isinstance(found, str) else None
+
+
+def _where(found: ChatTemplate) -> str:
+    return f"{len(found.source)} characters in {found.path.name}"
 
 
 def _found(code: str, title: str, facts: list[tuple[str, str]], remedy: str) -> Finding:

@@ -22,6 +22,7 @@ from specbench.doctor.wiring_finding import findings_of
 from specbench.doctor.wiring_more import FurtherText, Reserve, Scored, settle
 from specbench.doctor.wiring_served import PREFILL_CHUNK, Served, compare_served
 from specbench.doctor.wiring_template import bos_finding, probe_templates, template_finding
+from specbench.doctor.wiring_unexplained import NONE, unexplained
 from specbench.engine.engine import Engine
 from specbench.engine.pair import ModelPair
 from specbench.engine.probe_capture import Capture, capture
@@ -138,10 +139,9 @@ def probe_pair(
     verdict = scored.verdict
     found: list[Finding] = []
     confirmed: list[str] = list(scored.told)
-    if verdict.winner is None:
+    found += _judged(subject, loaded, verdict)
+    if not found:
         confirmed.append(_confirmed(verdict))
-    else:
-        found += _verdict(subject, loaded, verdict)
     found += _of_text(subject, loaded, scored)
     if proposed is not None:
         found.append(_proposal(loaded, proposed))
@@ -201,9 +201,17 @@ def _of_text(subject: Subject, loaded: Loaded, scored: Scored) -> list[Finding]:
     return [finding for finding in found if finding is not None]
 
 
-def _verdict(subject: Subject, loaded: Loaded, verdict: Verdict) -> tuple[Finding, ...]:
-    ids = next((w.ids for w in written_ids(subject.draft.whole)), ())
-    return findings_of(verdict, layers=loaded.bounds.layers, arch=subject.arch, ids=ids)
+def _judged(subject: Subject, loaded: Loaded, verdict: Verdict) -> list[Finding]:
+    """Wires to repair, and what no wiring explains; a repair that leaves the draft as good as
+    nothing is none, and only a warning."""
+    found: list[Finding] = []
+    if verdict.winner is not None:
+        ids = next((w.ids for w in written_ids(subject.draft.whole)), ())
+        found += findings_of(verdict, layers=loaded.bounds.layers, arch=subject.arch, ids=ids)
+    odd = unexplained(loaded.draft, loaded.captured, verdict)
+    if odd is not None and odd.code == NONE:
+        found = [replace(finding, severity=Severity.WARNING) for finding in found]
+    return found if odd is None else [*found, odd]
 
 
 def _confirmed(verdict: Verdict) -> str:

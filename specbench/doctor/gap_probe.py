@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from specbench.checkpoint.folder import read_json
+from specbench.checkpoint.chat_template import SETTINGS, read_template
 from specbench.config import EngineConfig, SpecConfig
 from specbench.doctor.gap import Framework, Measured
 from specbench.doctor.gap_data import Reply
@@ -199,14 +199,16 @@ def _served(pair: ModelPair, captured: Capture, num_steps: int) -> tuple[float, 
 
 
 def other_codec(pair: ModelPair, template: Path) -> TextCodec:
-    """The target's tokenizer with the chat template in ``template``.
+    """The target's tokenizer with the chat template in ``template``, a tokenizer_config.json or a
+    file of its own.
 
     Raises:
         CheckpointError: the file cannot be read, or does not compile.
     """
     folder = Path(pair.inputs["path:target"])
+    found = read_template(template.parent) if template.name == SETTINGS else None
     try:
-        source = template.read_text(encoding="utf-8")
+        source = template.read_text(encoding="utf-8") if found is None else found.source
     except (OSError, UnicodeError) as error:
         raise CheckpointError(f"{template} cannot be read: {error}.") from error
     with tempfile.TemporaryDirectory() as held:
@@ -219,13 +221,7 @@ def other_codec(pair: ModelPair, template: Path) -> TextCodec:
 
 def shipped_template(target: Path, draft: Path) -> Path | None:
     """The draft folder's own chat template, where it has one that is not the target's."""
-    own, theirs = (folder / "chat_template.jinja" for folder in (draft, target))
-    if not own.is_file():
+    own, theirs = read_template(draft), read_template(target)
+    if own is None or (theirs is not None and own.source == theirs.source):
         return None
-    if theirs.is_file():
-        same = own.read_bytes() == theirs.read_bytes()
-    else:
-        settings = target / "tokenizer_config.json"
-        known = read_json(settings).get("chat_template") if settings.is_file() else None
-        same = known == own.read_text(encoding="utf-8")
-    return None if same else own
+    return own.path

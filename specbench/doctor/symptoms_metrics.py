@@ -6,29 +6,41 @@ Counters run since the server started; with an earlier page the difference of th
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from specbench.collectors import catalogue
 from specbench.doctor.symptoms_data import Observed, from_counts, from_gauge
 from specbench.doctor.symptoms_page import Counters
 from specbench.errors import ConfigError, OutputError
 
+_SERVERS = (("vllm:", "vLLM"), ("sglang:", "SGLang"), ("llamacpp:", "llama.cpp"))
 _OWN_STEPS = catalogue.VERIFY_STEPS.name.removesuffix("_total")
 _OWN_ACCEPTED = catalogue.ACCEPTED_AT.name.removesuffix("_total")
 
 
-def read_metrics(place: str, since: str | None = None) -> Observed:
+def read_metrics(place: str, since: str | None = None, point: str | None = None) -> Observed:
     """What a server counted; gauges are used only where it has no counters.
+
+    ``point`` chooses one of those that specbench's own page counts.
 
     Raises:
         OutputError: the page holds no counter of speculation, or a page lacks one that is needed.
-        ConfigError: counters that fell since the earlier page, or nothing drafted.
+        ConfigError: counters that fell since the earlier page, nothing drafted, or no such point.
         UnreachableError: nothing answers.
     """
     counters = Counters.read(place, since)
-    for read in (_own, _vllm, _sglang, _totals):
+    if point is not None and not counters.has(_OWN_STEPS):
+        raise ConfigError(f"--point {point}, and {place} counts no points.", todo="Leave it out.")
+    for read in (partial(_own, asked=point), _by_position, _sglang, _totals):
         seen = read(counters)
         if seen is not None:
             return seen
+    for prefix, server in _SERVERS:
+        if counters.any_of(prefix):
+            raise OutputError(
+                f"{place} is of a {server} server, and holds no counter of speculation.",
+                todo="Is it the one that speculates? Launched without, a server counts none.",
+            )
     raise OutputError(
         f"{place} holds no counter of speculation.",
         expected="specbench_verify_steps_total, vllm:spec_decode_*, sglang:spec_*, "
@@ -37,8 +49,8 @@ def read_metrics(place: str, since: str | None = None) -> Observed:
     )
 
 
-def _own(counters: Counters) -> Observed | None:
-    """specbench's own page: the point that drafted with the most verify steps."""
+def _own(counters: Counters, asked: str | None) -> Observed | None:
+    """specbench's own page: the point asked for, else that with the most verify steps."""
     if not counters.has(_OWN_STEPS):
         return None
     points = sorted(counters.values(_OWN_STEPS, "point", arm="spec"))
@@ -49,8 +61,9 @@ def _own(counters: Counters) -> Observed | None:
             todo="Ask the page of a sweep or server that drafts.",
         )
     steps = {p: counters.gained(_OWN_STEPS, arm="spec", point=p) for p in points}
-    point = max(points, key=lambda p: steps[p])
-    among = f" of {len(points)}, the one with the most verify steps" if len(points) > 1 else ""
+    point = max(points, key=lambda p: steps[p]) if asked is None else _asked(asked, points)
+    why = "the one with the most verify steps" if asked is None else "the one asked for"
+    among = f" of {len(points)}, {why}" if len(points) > 1 else ""
     source = f"{counters.place} (specbench, point {point}{among})"
     accepted, unplaced = _accepted(counters, point)
     if not unplaced or steps[point] < 1:
@@ -58,6 +71,16 @@ def _own(counters: Counters) -> Observed | None:
     total = sum(accepted) + unplaced
     seen = from_gauge(source, 1 + total / steps[point], steps[point])
     return replace(seen, basis=f"{seen.basis}: the server that was measured gives sums alone")
+
+
+def _asked(name: str, points: list[str]) -> str:
+    """The point of that label, or the one whose spec (``k3`` of ``k3.bs4``) is so called."""
+    found = [p for p in points if name in (p, p.partition(".")[0])]
+    if name in points:
+        return name
+    if len(found) != 1:
+        raise ConfigError(f"--point {name}.", expected=f"One of {', '.join(found or points)}.")
+    return found[0]
 
 
 def _accepted(counters: Counters, point: str) -> tuple[list[int], int]:
@@ -84,13 +107,19 @@ def _places(
     return places
 
 
-def _vllm(counters: Counters) -> Observed | None:
-    drafts, per = "vllm:spec_decode_num_drafts", "vllm:spec_decode_num_accepted_tokens_per_pos"
-    total = "vllm:spec_decode_num_accepted_tokens"
-    if not counters.any_of("vllm:spec_decode_"):
-        return None
+def _by_position(counters: Counters) -> Observed | None:
+    """vLLM, and llama.cpp which took its names: counts by draft position, from 0."""
+    for prefix, server in (("vllm:", "vLLM"), ("llamacpp:", "llama.cpp")):
+        if counters.any_of(f"{prefix}spec_decode_"):
+            return _spec_decode(
+                counters, f"{prefix}spec_decode_num_", f"{counters.place} ({server})"
+            )
+    return None
+
+
+def _spec_decode(counters: Counters, name: str, source: str) -> Observed:
+    drafts, per, total = f"{name}drafts", f"{name}accepted_tokens_per_pos", f"{name}accepted_tokens"
     steps = counters.gained(drafts)
-    source = f"{counters.place} (vLLM)"
     given = per if counters.has(per) else total
     counters.check_beside(drafts, given, "engine")
     if given == per:

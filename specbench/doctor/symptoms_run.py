@@ -47,15 +47,17 @@ def read_run(path: Path, point: str | None = None) -> tuple[Observed, float | No
     plain, drafting = _by_kind(path, arms.values(), points)
     if not drafting:
         raise OutputError(
-            f"{path} holds no request that drafted.",
+            f"{path} holds no request that drafted, as far as was counted.",
             expected="A run with a point other than the baseline, and per-request counts.",
+            todo="Of a server that gives none, judge its page: specbench doctor --metrics URL.",
         )
+    known = sorted({arm.key.point_id for arm in drafting})
     drafting = [arm for arm in drafting if point in (None, arm.key.point_id)]
     if not drafting:
         raise OutputError(
-            f"{path} did not draft at {point}, which is judged of the other run.",
-            expected="A control that differs in one thing, so one with the same point.",
-            todo="Sweep that point in both.",
+            f"{path} did not draft at {point}, which is to be judged.",
+            expected=f"One of {', '.join(known)}.",
+            todo="A control differs in one thing alone: sweep the same point in both.",
         )
     coldest = min(arm.key.cell.temperature for arm in drafting)
     cold = [arm for arm in drafting if arm.key.cell.temperature == coldest]

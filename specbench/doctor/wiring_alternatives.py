@@ -27,7 +27,6 @@ def served_changes(base: Wiring, bounds: Bounds) -> list[Change]:
         ("decode_shift", "drafted rows a position early", replace(base, decode_shift=-1)),
         ("use_fc", "fc skipped", replace(base, use_fc=False)),
         ("hidden_norm", "hidden_norm skipped", replace(base, hidden_norm=False)),
-        ("token_first", "hidden half first", replace(base, token_first=False)),
         ("slots", "default layers", replace(base, slots=default)),
         ("verify_slots", "default layers at verify", replace(base, verify_slots=default)),
         (

@@ -81,6 +81,9 @@ def _flags(base: Wiring, bounds: Bounds) -> Iterator[Change]:
     }
     for flag, wiring in flipped.items():
         yield Change(wire=flag, name=f"{flag} {getattr(wiring, flag)}", wiring=wiring)
+    for first, name in ((True, "token half first"), (False, "hidden half first")):
+        wiring = replace(base, token_first=first)
+        yield Change(wire="token_first", name=name, wiring=wiring)
     if bounds.mapped:
         name = "d2t as offsets" if base.direct_map else "d2t as target ids"
         wiring = replace(base, direct_map=not base.direct_map)
@@ -97,6 +100,9 @@ def _rotations(base: Wiring, bounds: Bounds) -> Iterator[Change]:
     for scale in (1.0, *LINEAR_SCALES):
         name = f"positions divided by {scale:g}"
         yield Change(wire="scale", name=name, wiring=replace(base, scale=scale))
+    for adjacent, name in ((False, "pairs half a head apart"), (True, "pairs side by side")):
+        wiring = replace(base, adjacent=adjacent)
+        yield Change(wire="adjacent", name=f"rotated {name}", wiring=wiring)
     for scaling in (None, bounds.target_scaling):
         name = "rotations as they are" if scaling is None else f"rotations {scaling}"
         yield Change(wire="scaling", name=name, wiring=replace(base, scaling=scaling))

@@ -11,6 +11,12 @@ from specbench.doctor.wiring import Candidate, Verdict
 
 _CODES = ("sglang", "vllm")
 MOST_OTHERS = 2
+_IN_WEIGHTS = {  # wires that no key of a config names: what to do to the tensors
+    "token_first": "swap the two halves of the columns of q_proj, k_proj and v_proj, since engines "
+    "join the token's embedding first",
+    "adjacent": "reorder the rows of q_proj and k_proj by head from pairs side by side to pairs "
+    "half a head apart, as engines rotate them: a conversion was left out or made twice",
+}
 _WHERE = "probe on the target's own greedy text"
 
 
@@ -182,7 +188,9 @@ def _readers(ids: Sequence[int], physical: Sequence[int], layers: int, arch: str
 def _remedy(verdict: Verdict, winner: Candidate, layers: int, arch: str, moved: bool) -> str:
     changes = winner.change.wiring.changes(verdict.claimed.change.wiring)
     lines = [
-        f"{name}: {old} should be {new}" for name, (old, new) in changes.items() if name != "slots"
+        _IN_WEIGHTS.get(name, f"{name}: {old} should be {new}")
+        for name, (old, new) in changes.items()
+        if name != "slots"
     ]
     if moved:
         physical = winner.change.wiring.slots

@@ -113,8 +113,6 @@ def renderings(
 
 def _draft_codec(folder: Path, pair: ModelPair) -> TextCodec | None:
     """The template that the draft's folder holds, with the target's tokenizer."""
-    if not (folder / "tokenizer_config.json").is_file():
-        return None
     try:
         return pair.codec.with_template(folder)
     except CheckpointError:

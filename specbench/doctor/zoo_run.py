@@ -16,6 +16,7 @@ from pathlib import Path
 import torch
 
 from specbench import demo
+from specbench.checkpoint.chat_template import read_template
 from specbench.doctor.checks import static_findings
 from specbench.doctor.checks_launch import check_launch, parse_launch
 from specbench.doctor.checks_subject import Subject, read_subject
@@ -197,7 +198,7 @@ class Bench:
         """Whether other templates are tried: on the sound pair once, and where text differs."""
         if loaded is self.sound:
             return self._verdict is None
-        own = (subject.draft.path / "tokenizer_config.json").is_file()
+        own = read_template(subject.draft.path) is not None
         return own or loaded.captured is not self.sound.captured
 
     def _shape(self, served: Served | None, change: object) -> str:

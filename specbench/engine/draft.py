@@ -256,8 +256,10 @@ class Eagle3Drafter:
             self._sampler.move(source, target)
 
     def clear(self, lane: int) -> None:
-        """Zero a lane of the draft's cache."""
+        """Zero a lane of the draft's cache, and the state that a padding row would start from."""
         self._pool.clear(lane)
+        for kept in (self._state, self._first, self._scores):
+            kept[lane] = 0
 
 
 def own_slots(spec: SpecConfig, device: torch.device) -> Tensor:

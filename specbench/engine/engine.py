@@ -22,13 +22,14 @@ from specbench.engine.lanes import Lanes
 from specbench.engine.memory import Memory
 from specbench.engine.pair import ModelPair
 from specbench.engine.parallel_check import Agreement
+from specbench.engine.points import check_point
 from specbench.engine.prefill import read_chunk
 from specbench.engine.runner import TargetRunner
 from specbench.engine.scheduler import Scheduler
 from specbench.engine.text import TextStream
 from specbench.engine.tree import Tree, chain_shape
 from specbench.engine.verify import Verdict, verify
-from specbench.errors import ConfigError, EngineError, RequestError
+from specbench.errors import EngineError, RequestError
 from specbench.request import Request
 from specbench.trace import Finish, StepTrace
 
@@ -50,37 +51,36 @@ class Engine:
         self.graph_mode = graph_mode or (GraphMode.CAPTURED if capture else GraphMode.EAGER)
         self._handles = itertools.count()
         self._batch_steps = itertools.count()
-        on_device = pair.device.type == "cuda"
         wait = functools.partial(torch.cuda.synchronize, pair.device)
-        self._clock = CycleClock(wait if on_device else None)
+        self._clock = CycleClock(wait if pair.device.type == "cuda" else None)
         self.memory = Memory(pair, config)
         self.scheduler = Scheduler(1)
         self.drafter: Drafter = NoDraft(pair.device)
+        self._point: tuple[SpecConfig, int] | None = None
         self.configure(SpecConfig.baseline(), 1)
 
     def configure(self, spec: SpecConfig, batch_size: int) -> None:
         """Switch to a point, with at most ``batch_size`` sequences together.
 
+        Where the memory for it does not suffice, the point before is set up again.
+
         Raises:
-            ConfigError: there is no draft, or the batch exceeds max_batch_size.
+            ConfigError: as ``check_point``.
             EngineError: requests are in flight.
         """
         if not self.idle:
             raise EngineError("configure was called while requests are in flight.")
-        if not 1 <= batch_size <= self.config.max_batch_size:
-            raise ConfigError(
-                f"batch_size={batch_size} with max_batch_size={self.config.max_batch_size}.",
-                todo="Raise max_batch_size, or lower the batch size.",
-            )
-        if not spec.is_baseline and self.pair.draft is None:
-            raise ConfigError(f"num_steps={spec.num_steps} needs a draft.", todo="Give --draft.")
-        known = self.pair.draft_spec.draft_vocab if self.pair.draft_spec else spec.topk
-        if spec.topk > known:
-            raise ConfigError(
-                f"topk={spec.topk} exceeds the draft's vocabulary of {known}.",
-                todo=f"Set topk to at most {known}.",
-            )
-        self.config.rules.check(spec.topk)
+        check_point(self.pair, self.config, spec, batch_size)
+        try:
+            self._set_up(spec, batch_size)
+        except (MemoryError, RuntimeError):
+            if self._point is not None:
+                self.memory = Memory(self.pair, self.config)
+                self._set_up(*self._point)
+            raise
+        self._point = spec, batch_size
+
+    def _set_up(self, spec: SpecConfig, batch_size: int) -> None:
         memory, device = self.memory, self.pair.device
         memory.ensure(spec)
         self.spec, self.scheduler = spec, Scheduler(batch_size)
@@ -241,6 +241,8 @@ class Engine:
         self, batch: Batch, tree: Tree, verdicts: Ids[Verdict], emitted: Ids[tuple[int, str]]
     ) -> list[Emission]:
         parts, number = self._clock.end(), next(self._batch_steps)
+        # before any lane moves: what a broken one holds would stay where the move found it
+        self._lanes.wipe([i for i, v in enumerate(verdicts) if not v.finite], self.drafter)
         emissions = []
         for lane, sequence in enumerate(batch.sequences):
             verdict, (count, text) = verdicts[lane], emitted[lane]
@@ -290,10 +292,8 @@ class Engine:
 
     @torch.inference_mode()
     def top2_gap(self, request: Request, output_ids: Ids[int]) -> float:
-        """Relative gap of the two best target scores after the prompt and ``output_ids``.
+        """(first - second) / max(|first|, 1) of the target's scores after prompt and output.
 
-        (first - second) / max(|first|, 1), from a plain forward over the whole sequence in slots
-        of its own, so that it can be asked while others run.
+        From a plain forward in slots of its own, so that it can be asked while others run.
         """
-        tokens = [*self.pair.codec.prompt_ids(request), *output_ids]
-        return top2_gap(self.pair, self.config, tokens)
+        return top2_gap(self.pair, self.config, [*self.pair.codec.prompt_ids(request), *output_ids])

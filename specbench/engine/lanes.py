@@ -58,12 +58,10 @@ class Lanes:
     ) -> None:
         """A sequence left ``lane``: follow the ``moves`` of the others.
 
-        ``whole`` says that what it left is sound; else the lane is wiped, since a value that is
-        not finite would reach later sequences even from a masked column.
+        ``whole`` says that what it left is sound; else the lane is wiped.
         """
         if not whole:
-            self._pool.clear(lane)
-            drafter.clear(lane)
+            self.wipe([lane], drafter)
         if not self._reuse:
             for source, target, length in moves:
                 self._pool.move(source, target, length)
@@ -75,6 +73,14 @@ class Lanes:
         self._age[lane] = self._time if whole else 0
         for source, target, length in moves:
             self._swap(source, target, max(length, len(tokens)), drafter)
+
+    def wipe(self, lanes: Ids[int], drafter: Drafter) -> None:
+        """Zero what is not sound: a value that is not finite would reach later sequences even from
+        a masked column. A move copies a sequence's own slots, so lanes are wiped where they broke.
+        """
+        for lane in lanes:
+            self._pool.clear(lane)
+            drafter.clear(lane)
 
     def _swap(self, one: int, other: int, length: int, drafter: Drafter) -> None:
         """Let two lanes change places, with the draft's state of each."""

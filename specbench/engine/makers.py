@@ -17,6 +17,7 @@ from specbench.engine.models.llama import LlamaTarget
 from specbench.engine.models.weights import Part
 from specbench.engine.native.build import Native
 from specbench.engine.native.choice import kernel_facts, new_draft, new_target
+from specbench.engine.native.models import NativeDraft
 from specbench.modelspec import DraftSpec, TargetSpec
 
 
@@ -54,8 +55,11 @@ class WholeMaker:
         embedding: Tensor,
         target_norm: Norm | None,
     ) -> Eagle3Draft:
-        """The draft with the chosen forward; torch's for what is more than one Llama layer."""
-        self._general_draft = spec.stacked
+        """The draft with the chosen forward; torch's for what is more than one Llama layer, or
+        does not fit the compiled one."""
         if spec.stacked:
-            return StackedDraft(spec, tensors, embedding, target_norm)
-        return new_draft(spec, tensors, embedding, self._kernels)
+            draft: Eagle3Draft = StackedDraft(spec, tensors, embedding, target_norm)
+        else:
+            draft = new_draft(spec, tensors, embedding, self._kernels)
+        self._general_draft = not isinstance(draft, NativeDraft)
+        return draft

@@ -224,7 +224,8 @@ class ProbeDraft:
         q, k, v = (self._heads(name, x) for name in "qkv")
         turn = _turn(positions, shape.head_dim, wiring, x.dtype)
         residual = normed if wiring.norm_before_residual else states
-        return _rotate(q, turn), Kept(_rotate(k, turn), v), residual
+        q, k = (_rotate(x, turn, adjacent=wiring.adjacent) for x in (q, k))
+        return q, Kept(k, v), residual
 
     def finish(self, residual: Tensor, mixed: Tensor, wiring: Wiring) -> tuple[Tensor, Tensor]:
         """Recurrent state [R, H] and logits [R, Vd]."""
@@ -255,9 +256,10 @@ def _turn(positions: Tensor, dim: int, wiring: Wiring, dtype: torch.dtype) -> tu
     return (factor * angles.cos()).to(dtype)[:, None], (factor * angles.sin()).to(dtype)[:, None]
 
 
-def _rotate(x: Tensor, turn: tuple[Tensor, Tensor]) -> Tensor:
+def _rotate(x: Tensor, turn: tuple[Tensor, Tensor], *, adjacent: bool) -> Tensor:
+    """Queries and keys come in one order of dimensions, whichever pairs are turned."""
     cos, sin = turn
-    left, right = x.chunk(2, -1)
+    left, right = (x[..., ::2], x[..., 1::2]) if adjacent else x.chunk(2, -1)
     return torch.cat([left * cos - right * sin, right * cos + left * sin], -1)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import reprlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import jinja2
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import Tokenizer
 
+from specbench.checkpoint.chat_template import read_template
 from specbench.checkpoint.folder import read_json
 from specbench.errors import CheckpointError, RequestError
 from specbench.request import Message, Request
@@ -45,17 +45,10 @@ class TextCodec:
         settings_path = folder / "tokenizer_config.json"
         settings = read_json(settings_path) if settings_path.exists() else {}
         self._special = {n: _token_text(settings.get(n)) for n in ("bos_token", "eos_token")}
-        self.files = [path]
-        source = settings.get("chat_template")
-        template_path = folder / "chat_template.jinja"
-        if template_path.is_file():
-            source = _read_template(template_path)
-            self.files.append(template_path)
-        elif source is not None:
-            source = _template_source(source, settings_path)
-            self.files.append(settings_path)
-        self.template_path = self.files[-1] if source is not None else None
-        self._template = None if source is None else _compile(source, folder)
+        found = read_template(folder)
+        self.template_path = None if found is None else found.path
+        self.files = [path] if found is None else [path, found.path]
+        self._template = None if found is None else _compile(found.source, folder)
 
     @property
     def vocab_size(self) -> int:
@@ -99,11 +92,11 @@ class TextCodec:
         Raises:
             CheckpointError: the folder has none, or it does not compile.
         """
-        source = read_json(folder / "tokenizer_config.json").get("chat_template")
-        if not isinstance(source, str):
+        found = read_template(folder)
+        if found is None:
             raise CheckpointError(f"{folder} has no chat template.")
         other = copy.copy(self)
-        other._template = _compile(source, folder)
+        other._template = _compile(found.source, folder)
         return other
 
     def render(self, messages: Iterable[Message], *, opened: bool = True) -> str:
@@ -204,26 +197,6 @@ def _token_text(value: Any) -> str:
     if isinstance(value, Mapping):
         value = value.get("content")
     return value if isinstance(value, str) else ""
-
-
-def _template_source(value: Any, path: Path) -> str:
-    """A template, or the one named default of a list of {name, template} (as in transformers)."""
-    if isinstance(value, list) and all(isinstance(entry, dict) for entry in value):
-        named = {str(entry.get("name")): entry.get("template") for entry in value}
-        value = named.get("default", named)
-    if not isinstance(value, str):
-        raise CheckpointError(
-            f"{path}: chat_template holds {reprlib.repr(value)}.",
-            expected="A text, or a list of {name, template} with one named default.",
-        )
-    return value
-
-
-def _read_template(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeError) as error:
-        raise CheckpointError(f"{path} cannot be read: {error}.") from error
 
 
 def _compile(source: str, folder: Path) -> jinja2.Template:

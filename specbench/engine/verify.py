@@ -120,7 +120,8 @@ def best_tokens(logits: Tensor) -> tuple[list[int], list[bool]]:
     if logits.device.type == "cpu":
         ids, total = best.tolist(), logits.sum(dtype=_wide(logits)).item()
     else:
-        *exact, total = torch.cat([best.double(), logits.double().sum()[None]]).tolist()
+        summed = logits.sum(dtype=torch.float64)  # widened as it is read, not in a copy
+        *exact, total = torch.cat([best.double(), summed[None]]).tolist()
         ids = [int(i) for i in exact]
     if math.isfinite(total):
         return ids, [True] * len(ids)

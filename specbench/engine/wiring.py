@@ -35,6 +35,7 @@ class Wiring:
     of rotations that is no division. ``decode_shift`` is added to
     the positions of drafted rows (engine-spec 2.6). ``use_fc`` False feeds the target's last
     normed state straight in (2.2); ``token_first`` False swaps the halves of the attention input.
+    ``adjacent`` rotates pairs that lie side by side in a head, not half a head apart.
     ``verify_slots`` are the layers of rows that a verify made, when a captured graph took others
     than the prefill (3.6).
     """
@@ -54,6 +55,7 @@ class Wiring:
     hidden_norm: bool = True
     use_fc: bool = True
     token_first: bool = True
+    adjacent: bool = False
     decode_shift: int = 0
     verify_slots: tuple[int, ...] | None = None
 

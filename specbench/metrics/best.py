@@ -28,7 +28,9 @@ class Best:
 
     ``tied`` are points that a paired comparison does not tell from it. ``excluded`` are points
     whose speedup is known but that an invalid caveat bars, with its code. UNSURE means too few
-    requests for an interval; NONE that no point can be named (``arm`` is None).
+    requests for an interval; NONE that no point can be named (``arm`` is None). ``plain`` is what
+    the speedups are over, None where nothing was; ``answered`` says whether a speculative point
+    completed a request at all.
     """
 
     cell: Cell
@@ -36,6 +38,8 @@ class Best:
     arm: ArmResult | None
     tied: tuple[ArmResult, ...]
     excluded: tuple[tuple[ArmResult, str], ...]
+    plain: ArmResult | None = None
+    answered: bool = True
 
 
 def best_of(cell: Cell, results: Sequence[ArmResult], arms: Mapping[ArmKey, Arm]) -> Best:
@@ -46,8 +50,17 @@ def best_of(cell: Cell, results: Sequence[ArmResult], arms: Mapping[ArmKey, Arm]
     rivals = [r for r in results if not r.spec.is_baseline and r.total.speedup is not None]
     excluded = tuple((r, code) for r in rivals if (code := invalid_code(r)) is not None)
     valid = [r for r in rivals if invalid_code(r) is None]
+    plain = plain_of(results)
     if not valid:
-        return Best(cell=cell, outcome=Outcome.NONE, arm=None, tied=(), excluded=excluded)
+        return Best(
+            cell=cell,
+            outcome=Outcome.NONE,
+            arm=None,
+            tied=(),
+            excluded=excluded,
+            plain=plain,
+            answered=any(r.total.requests for r in results if not r.spec.is_baseline),
+        )
     first = max(valid, key=_speedup)
     tied = tuple(r for r in valid if r is not first and _not_told_apart(first, r, arms))
     return Best(
@@ -56,7 +69,14 @@ def best_of(cell: Cell, results: Sequence[ArmResult], arms: Mapping[ArmKey, Arm]
         arm=first,
         tied=tied,
         excluded=excluded,
+        plain=plain,
     )
+
+
+def plain_of(results: Sequence[ArmResult]) -> ArmResult | None:
+    """Plain decoding among the arms of a cell; None where it was not plain."""
+    plain = (arm for arm in results if arm.spec.is_baseline)
+    return next((arm for arm in plain if not arm.has("baseline_speculates")), None)
 
 
 def outcome_of(speedup: Estimate | None) -> Outcome:

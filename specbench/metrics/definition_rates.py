@@ -123,7 +123,7 @@ def positions(requests: Sequence[RequestSums], totals: LedgerTotals) -> tuple[De
     joint = _chunk_survival(totals.chunks)
     ratios = [
         share / before if before else None
-        for before, share in zip((1.0, *joint[:-1]), joint, strict=True)
+        for before, share in zip((1.0, *joint), joint, strict=False)
     ]
     return (
         Definition(

@@ -6,12 +6,13 @@ of the GPUs or of the time.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from specbench.gpu_samples import GpuSample
-from specbench.metrics.arms import Arm
+from specbench.metrics.arms import Arm, ArmKey
+from specbench.metrics.figures import ALL
 from specbench.metrics.gpu_track import Samples, Window, tracks
 from specbench.metrics.sums import RequestSums
 
@@ -80,6 +81,18 @@ def gpu_use(
         j_per_token=_ratio(joules, _total([request.completion for request in requests])),
         j_per_accepted=_ratio(joules, _total([request.accepted for request in requests])),
     )
+
+
+def gpu_uses(
+    arms: Iterable[Arm], samples: Samples, *, open_loop: bool
+) -> dict[tuple[ArmKey, str], GpuUse]:
+    """What every arm, and each of its categories, took of the GPUs, where it is known."""
+    return {
+        (arm.key, category or ALL): use
+        for arm in arms
+        for category in (None, *filter(None, arm.requests.categories))
+        if (use := gpu_use(arm, samples, category, open_loop=open_loop))
+    }
 
 
 def block_uses(arm: Arm, samples: Samples, category: str | None = None) -> list[BlockUse]:

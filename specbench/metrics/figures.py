@@ -15,9 +15,10 @@ from specbench.metrics.lossless import Lossless
 from specbench.metrics.pool import Pool
 from specbench.metrics.reading import Reading
 from specbench.metrics.speedup import Decomposition, decode_speedup, decompose
+from specbench.metrics.sums import WHOLE
 from specbench.metrics.throughput import StepSplit, output_tok_s, step_split
 
-ALL = "all"
+ALL = WHOLE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

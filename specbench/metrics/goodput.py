@@ -94,39 +94,33 @@ def _ms(value: str, text: str) -> float:
     raise ConfigError(f"--slo {text}: {value!r} is no time.", expected="A number with us, ms or s.")
 
 
-def goodput(arm: Arm, objectives: Objectives, *, open_loop: bool) -> Goodput | None:
-    """How many of the measured requests of ``arm`` met ``objectives``.
+def goodput(
+    arm: Arm, objectives: Objectives | None, *, open_loop: bool
+) -> tuple[Goodput | None, tuple[Caveat, ...]]:
+    """How many of the measured requests of ``arm`` met ``objectives``, and what to hold against it.
 
     A request whose tokens all came at once has no time per token, and meets that objective.
 
     Returns:
-        None without requests, and where it cannot be told of one whether it met them
-        (:func:`goodput_caveats` says why).
+        None for the goodput without objectives or requests, and, with the reason as a caveat, where
+        it cannot be told of a request whether it met them.
     """
-    measured = arm.measured
+    if objectives is None:
+        return None, ()
     verdicts = [_met(request, objectives, open_loop) for request in arm.requests]
+    if None in verdicts:
+        text = (
+            f"of {verdicts.count(None)} of {len(verdicts)} requests the output tokens are not "
+            f"known, so that {Objectives(tpot_ms=objectives.tpot_ms)} may be met or not: no "
+            "goodput is given"
+        )
+        return None, (Caveat(code="goodput_unknown", severity=Severity.WARNING, text=text),)
     met = verdicts.count(True)
-    share = None if None in verdicts else wilson(met, len(measured))
+    share = wilson(met, len(arm.measured))
     seconds = sum(run.wall_ns for run in arm.runs) / NS_PER_S
     if share is None:
-        return None
-    return Goodput(share=share, requests_s=met / seconds if seconds > 0 else None)
-
-
-def goodput_caveats(
-    arm: Arm, objectives: Objectives | None, *, open_loop: bool
-) -> tuple[Caveat, ...]:
-    """Why ``arm`` has no goodput against ``objectives`` although it has requests."""
-    if objectives is None:
-        return ()
-    verdicts = [_met(request, objectives, open_loop) for request in arm.requests]
-    if None not in verdicts:
-        return ()
-    text = (
-        f"of {verdicts.count(None)} of {len(verdicts)} requests the output tokens are not known, "
-        f"so that {Objectives(tpot_ms=objectives.tpot_ms)} may be met or not: no goodput is given"
-    )
-    return (Caveat(code="goodput_unknown", severity=Severity.WARNING, text=text),)
+        return None, ()
+    return Goodput(share=share, requests_s=met / seconds if seconds > 0 else None), ()
 
 
 def _met(request: RequestSums, objectives: Objectives, open_loop: bool) -> bool | None:

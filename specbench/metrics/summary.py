@@ -10,12 +10,12 @@ from specbench.errors import ConfigError, OutputError
 from specbench.estimate import Caveat, Estimate
 from specbench.metrics.account import TokenAccount, token_account
 from specbench.metrics.arms import Arm, ArmKey, Cell, gather
-from specbench.metrics.best import Best, best_of
+from specbench.metrics.best import Best, best_of, plain_of
 from specbench.metrics.breakdowns import breakdowns
 from specbench.metrics.definitions import Definition, definitions
-from specbench.metrics.energy import GpuUse, gpu_use
-from specbench.metrics.figures import ALL, ArmResult, figures
-from specbench.metrics.goodput import Objectives, goodput, goodput_caveats
+from specbench.metrics.energy import GpuUse, gpu_uses
+from specbench.metrics.figures import ArmResult, figures
+from specbench.metrics.goodput import Objectives, goodput
 from specbench.metrics.gpu_caveats import gpu_caveats
 from specbench.metrics.gpu_track import Samples
 from specbench.metrics.lossless import Gap, Lossless, judge, lossy_by_rule
@@ -35,7 +35,8 @@ class SummaryInput:
     tokens alone. ``caveats`` by point id come from outside, those under ``""`` hang on every
     point. ``end_ids`` are the target's end tokens. ``request_rate`` is set for an open loop.
     ``gpus`` are the samples taken during each block. ``objectives`` and ``reader_tok_s`` are what
-    latency is judged by, where someone asked.
+    latency is judged by, where someone asked. ``planned_blocks`` is how many blocks the whole run
+    has, of all arms together; None where no one knows.
     """
 
     runs: tuple[ArmRun, ...]
@@ -50,6 +51,7 @@ class SummaryInput:
     gpus: Samples = field(default_factory=dict)
     objectives: Objectives | None = None
     reader_tok_s: float | None = None
+    planned_blocks: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +60,8 @@ class Summary:
 
     ``ledger`` is what other tools would print for the headline's best point, ``account`` where its
     tokens came from. ``noise`` has the A/A comparison of each cell with a second plain arm. ``gpu``
-    has what arms and their categories took of the GPUs, where it is known.
+    has what arms and their categories took of the GPUs, where it is known. ``unfinished`` are the
+    blocks that were measured and those that were planned, where some are missing.
     """
 
     backend: str
@@ -73,6 +76,7 @@ class Summary:
     account: TokenAccount | None = None
     noise: Mapping[Cell, Estimate] = field(default_factory=dict)
     objectives: Objectives | None = None
+    unfinished: tuple[int, int] | None = None
 
     @property
     def headline(self) -> Best:
@@ -85,8 +89,7 @@ class Summary:
 
     def baseline_of(self, cell: Cell) -> ArmResult | None:
         """Plain decoding in a cell; None where it was not plain."""
-        plain = (arm for arm in self.of_cell(cell) if arm.spec.is_baseline)
-        return next((arm for arm in plain if not arm.has("baseline_speculates")), None)
+        return plain_of(self.of_cell(cell))
 
 
 Arms = Mapping[ArmKey, Arm]
@@ -124,7 +127,7 @@ def summarise(given: SummaryInput, arms: Arms | None = None) -> Summary:
         bests=bests,
         not_measured=tuple(p for p in given.points if p not in {key.point_id for key in arms}),
         ledger=_ledger(bests[0], arms),
-        gpu=_gpu_uses(given, arms),
+        gpu=gpu_uses(arms.values(), given.gpus, open_loop=given.request_rate is not None),
         account=token_account(arms[bests[0].arm.key].requests) if bests[0].arm else None,
         noise={
             cell: seen
@@ -133,18 +136,13 @@ def summarise(given: SummaryInput, arms: Arms | None = None) -> Summary:
             if result.spec.is_baseline and (seen := result.total.speedup) is not None
         },
         objectives=given.objectives,
+        unfinished=_unfinished(given),
     )
 
 
-def _gpu_uses(given: SummaryInput, arms: Mapping[ArmKey, Arm]) -> dict[tuple[ArmKey, str], GpuUse]:
-    """What every arm, and each of its categories, took of the GPUs."""
-    open_loop = given.request_rate is not None
-    return {
-        (arm.key, category or ALL): use
-        for arm in arms.values()
-        for category in (None, *filter(None, arm.requests.categories))
-        if (use := gpu_use(arm, given.gpus, category, open_loop=open_loop))
-    }
+def _unfinished(given: SummaryInput) -> tuple[int, int] | None:
+    planned = given.planned_blocks or 0
+    return (len(given.runs), planned) if len(given.runs) < planned else None
 
 
 def ledger_of(
@@ -266,10 +264,7 @@ def _result(
     open_loop = given.request_rate is not None
     total = figures(arm, spec, baseline, open_loop=open_loop)
     lossless = given.lossless.get(arm.key)
-    beside = (
-        *gpu_caveats(arm, given.gpus),
-        *goodput_caveats(arm, given.objectives, open_loop=open_loop),
-    )
+    good, unknown = goodput(arm, given.objectives, open_loop=open_loop)
     own = caveats(
         arm,
         spec,
@@ -290,8 +285,8 @@ def _result(
             if category
         ),
         lossless=lossless,
-        caveats=(*own, *beside, *outside),
+        caveats=(*own, *gpu_caveats(arm, given.gpus), *unknown, *outside),
         reading=reading(arm.requests, given.reader_tok_s),
-        goodput=goodput(arm, given.objectives, open_loop=open_loop) if given.objectives else None,
+        goodput=good,
         breakdowns=() if spec.is_baseline else breakdowns(arm.requests),
     )

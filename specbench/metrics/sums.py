@@ -19,6 +19,7 @@ from specbench.trace import ArmRun, Finish, RequestTrace
 
 PromptKey = tuple[str, str, int]
 NO_STEPS = Steps.of(())
+WHOLE = "all"
 _SHOWN = ("drafted", "depth", "accepted", "emitted")
 _ADDED = (*_SHOWN, *PARTS)
 _TOGETHER = 512  # requests whose steps are added up at once
@@ -59,8 +60,9 @@ class RequestSums:
 
     @property
     def category(self) -> str:
-        """The prompt's category."""
-        return self.trace.request.category
+        """The prompt's category; one called ``all`` must not pass for the whole of the arm."""
+        name = self.trace.request.category
+        return f"{name} (category)" if name == WHOLE else name
 
     @property
     def conversation(self) -> tuple[str, str]:

@@ -48,7 +48,7 @@ from specbench.metrics.looping import LOOPING_OUTPUTS, looping_distinct_share, l
 from specbench.metrics.lossless import Lossless, Verdict
 from specbench.metrics.power import minimum_detectable_effect
 from specbench.metrics.prompt_caveats import prompt_caveats
-from specbench.metrics.speedup import paired
+from specbench.metrics.speedup import Decomposition, paired
 from specbench.metrics.stats import LEAST_REQUESTS, LEAST_RUNS, percentile
 from specbench.metrics.window_caveats import window_caveats
 from specbench.trace import Finish, RequestTrace
@@ -105,7 +105,8 @@ def counts(seen: Figures) -> Iterable[Caveat]:
     if seen.requests < LEAST_REQUESTS:
         yield _note(
             "too_few_requests",
-            f"{seen.requests} complete requests: under {LEAST_REQUESTS} no interval is given",
+            f"{seen.requests} complete request{'s' * (seen.requests != 1)}: under {LEAST_REQUESTS} "
+            "no interval is given",
         )
     if seen.verify_steps is not None and seen.verify_steps < LEAST_STEPS:
         yield _note(
@@ -224,10 +225,11 @@ def _against_baseline(arm: Arm, seen: Figures, baseline: Arm | None) -> Iterable
         return
     pairs = paired(baseline.requests, arm.requests)
     if len(pairs) < PAIRED_SHARE * max(len(arm.requests), len(baseline.requests)):
+        rest = "speedup rests on the pairs" if pairs else "none was timed in both, so no speedup"
         yield _note(
             "unpaired",
             f"{len(pairs)} pairs of {len(arm.requests)} requests and {len(baseline.requests)} of "
-            "the baseline: speedup rests on the pairs",
+            f"the baseline: {rest}",
         )
     speedup, length = seen.speedup, seen.accept_length
     if speedup is None:
@@ -249,13 +251,12 @@ def _against_baseline(arm: Arm, seen: Figures, baseline: Arm | None) -> Iterable
             f"speedup {speedup.value:.2f} is above the accept length {length.value:.2f}, which "
             "would need a step cheaper than a plain one: the baseline is not comparable",
         )
-    yield from _disagreement(seen)
+    yield from _disagreement(speedup, seen.decomposition)
 
 
-def _disagreement(seen: Figures) -> Iterable[Caveat]:
+def _disagreement(speedup: Estimate, parts: Decomposition | None) -> Iterable[Caveat]:
     """The product of the decomposition must lie in the interval, or within 3 % of the speedup."""
-    speedup, parts = seen.speedup, seen.decomposition
-    if speedup is None or parts is None:
+    if parts is None:
         return
     slack = DISAGREEMENT * speedup.value
     low = min(speedup.low or speedup.value, speedup.value - slack)

@@ -49,7 +49,8 @@ def breakdowns(summary: Summary) -> Iterable[Block]:
     arm = summary.headline.arm
     if arm is None:
         return
-    rows = [row for by in SHOWN for row in arm.breakdowns if row.by == by]
+    found = [[row for row in arm.breakdowns if row.by == by] for by in SHOWN]
+    rows = [row for of in found if len(of) > 1 for row in of]  # one alone repeats the total
     if not rows:
         return
     yield Heading(text="Where acceptance changes")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from specbench.estimate import Estimate
 from specbench.grid import Dropped
 from specbench.metrics.best import Best, fastest_for
-from specbench.metrics.figures import ALL, ArmResult, Figures
+from specbench.metrics.figures import ArmResult, Figures
 from specbench.metrics.rows import validity
 from specbench.metrics.summary import Summary
 from specbench.report import wording
@@ -45,8 +46,8 @@ def content(
     return [
         Heading(text="specbench report", level=1),
         *_head(summary),
-        *_points(summary),
         *_best_per_batch(summary),
+        *_points(summary),
         *_categories(summary),
         *latency(summary),
         *energy(summary),
@@ -62,7 +63,9 @@ def content(
 
 def _head(summary: Summary) -> Iterable[Block]:
     best = summary.headline
-    yield Text(text=wording.verdict(best), strong=True)
+    yield Text(text=wording.verdict(best, [one.cell for one in summary.bests]), strong=True)
+    if missing := wording.unfinished(summary):
+        yield Text(text=missing, strong=True)
     if best.arm is not None:
         parts = wording.decomposition(best.arm)
         if parts:
@@ -77,8 +80,9 @@ def _head(summary: Summary) -> Iterable[Block]:
         if summary.request_rate is None
         else f"open loop at {summary.request_rate:g} requests/s"
     )
+    no_draft = "not told" if summary.backend in ("openai", "sglang") else "none"
     yield Text(
-        text=f"Target {summary.target}, draft {summary.draft or 'none'}, backend "
+        text=f"Target {summary.target}, draft {summary.draft or no_draft}, backend "
         f"{summary.backend}, {load}. {wording.evidence(summary)}"
     )
 
@@ -89,7 +93,7 @@ def _points(summary: Summary) -> Iterable[Block]:
         text="A point is num_steps/topk/num_draft_tokens. Speedup is paired decode time per token "
         "against 0/1/1. Break-even is the accept length that just pays for a step. tok/s counts "
         "every token over the whole window, prefill and waiting included, so speedup is not the "
-        "ratio of two tok/s. " + wording.INTERVALS
+        "ratio of two tok/s. Step ms is the mean over forwards at full batch. " + wording.INTERVALS
     )
     for best in summary.bests:
         yield Heading(text=wording.cell(best.cell), level=3)
@@ -135,6 +139,9 @@ def _split(seen: Figures) -> str:
 
 
 def _best_per_batch(summary: Summary) -> Iterable[Block]:
+    """Nothing for a single cell, of which the verdict says it all."""
+    if len(summary.bests) == 1:
+        return
     yield Heading(text="Best point per batch size")
     yield Table(
         columns=(
@@ -181,16 +188,26 @@ def _categories(summary: Summary) -> Iterable[Block]:
             "survival by position",
             "its fastest point",
         ),
-        rows=tuple(_category_row(summary, seen) for seen in (*arm.categories, arm.total)),
+        rows=(
+            *(
+                _category_row(seen, arm, fastest_for(seen.category, summary.of_cell(arm.key.cell)))
+                for seen in arm.categories
+            ),
+            _category_row(arm.total, arm, (arm, arm.total.speedup) if arm.total.speedup else None),
+        ),
         words=("category", "survival by position", "its fastest point"),
     )
 
 
-def _category_row(summary: Summary, seen: Figures) -> tuple[str, ...]:
-    rate, best = seen.accept_rate_depth, summary.headline
-    fastest = fastest_for(seen.category, summary.of_cell(best.cell))
-    if fastest is None and seen.category == ALL and best.arm and best.arm.total.speedup:
-        fastest = best.arm, best.arm.total.speedup
+def _category_row(
+    seen: Figures, shown: ArmResult, fastest: tuple[ArmResult, Estimate] | None
+) -> tuple[str, ...]:
+    """``fastest`` is given with its speedup where it is not the point that the table shows."""
+    rate, name = seen.accept_rate_depth, wording.MISSING
+    if fastest is not None:
+        name = wording.triple(fastest[0].spec)
+        if fastest[0].key != shown.key:
+            name += f" {wording.estimate(fastest[1], unit='x')}"
     return (
         seen.category,
         str(seen.requests),
@@ -199,9 +216,7 @@ def _category_row(summary: Summary, seen: Figures) -> tuple[str, ...]:
         wording.estimate(seen.speedup, unit="x"),
         wording.number(seen.latency.tpot_ms_p50),
         " ".join(f"{share:.2f}" for share in seen.survival or ()) or wording.MISSING,
-        f"{wording.triple(fastest[0].spec)} {fastest[1].value:.2f}x"
-        if fastest
-        else wording.MISSING,
+        name,
     )
 
 

@@ -12,17 +12,26 @@ from specbench.metrics.summary import Summary
 from specbench.report import wording
 from specbench.report.document import Block, Heading, Table, Text
 
+LEAST_OF_P99 = 100  # requests
+
 
 def latency(summary: Summary) -> Iterable[Block]:
     """Baseline and best point of each cell: latencies, then reading and goodput."""
     open_loop = summary.request_rate is not None
+    shown = list(_shown(summary))
     yield Heading(text="Latency, ms p50 / p99")
     yield Table(
-        columns=("cell", "point", "TTFT", "TPOT", "chunk gap", "end to end", "sent late by")
-        + (("first token since due",) if open_loop else ()),
-        rows=tuple(_row(cell, arm, open_loop) for cell, arm in _shown(summary)),
+        columns=("cell", "point", "TTFT", "TPOT", "chunk gap", "end to end")
+        + (("sent late by", "first token since due") if open_loop else ()),
+        rows=tuple(_row(cell, arm, open_loop) for cell, arm in shown),
         words=("cell", "point"),
     )
+    fewest = min((n for _, arm in shown if (n := arm.total.requests)), default=LEAST_OF_P99)
+    if fewest < LEAST_OF_P99:
+        yield Text(
+            text=f"With {fewest} requests p99, and the slowest 1 in 100, is close to the slowest "
+            "of them; chunk gaps are counted one by one."
+        )
     yield from _reader(summary)
 
 
@@ -40,9 +49,9 @@ def _row(cell: Cell, arm: ArmResult, open_loop: bool) -> tuple[str, ...]:
         (seen.tpot_ms_p50, seen.tpot_ms_p99),
         (seen.chunk_gap_ms_p50, seen.chunk_gap_ms_p99),
         (seen.end_to_end_ms_p50, seen.end_to_end_ms_p99),
-        (seen.lag_ms_p50, seen.lag_ms_p99),
     ]
     if open_loop:
+        pairs.append((seen.lag_ms_p50, seen.lag_ms_p99))
         pairs.append((seen.response_ms_p50, seen.response_ms_p99))
     texts = (f"{wording.number(a)} / {wording.number(b)}" for a, b in pairs)
     return (wording.cell(cell), wording.named(arm), *texts)
@@ -57,7 +66,9 @@ def _reader(summary: Summary) -> Iterable[Block]:
     rate = next((seen.tok_s for seen in readings if seen.tok_s is not None), None)
     yield Text(
         text="A reader who starts at the first token and never waits reads at most the stall-free "
-        "rate: of the median request, and of the slowest 1 in 100." + _left_out(arms)
+        "rate: of the median request, and of the slowest 1 in 100. Where the first token comes "
+        "alone, that is at most one token per time of the first step, whatever later steps bring."
+        + _left_out(arms)
     )
     columns = ["cell", "point", "stall-free tok/s p50 / p1"]
     if rate is not None:

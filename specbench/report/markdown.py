@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from specbench.report.document import Block, Code, Folded, Heading, Items, Picture, Table, Text
+
+BREAKS = re.compile("[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
 
 
 def markdown(blocks: Sequence[Block]) -> str:
@@ -15,18 +18,19 @@ def markdown(blocks: Sequence[Block]) -> str:
 def _block(block: Block) -> str:
     match block:
         case Heading():
-            return f"{'#' * block.level} {block.text}"
+            return f"{'#' * block.level} {_plain(block.text)}"
         case Text():
             return f"**{_plain(block.text)}**" if block.strong else _plain(block.text)
         case Items():
-            return "\n".join(f"- **{label}**: {_plain(text)}" for label, text in block.items)
+            return "\n".join(f"- **{_plain(a)}**: {_plain(b)}" for a, b in block.items)
         case Code():
-            return f"```sh\n{block.text}\n```"
+            fence = max(["``", *re.findall("`+", block.text)], key=len) + "`"
+            return f"{fence}sh\n{block.text}\n{fence}"
         case Picture():
             return f"![{block.caption}]({block.file})"
         case Folded():
             table = _table(block.inside)
-            return f"<details><summary>{block.title}</summary>\n\n{table}\n\n</details>"
+            return f"<details><summary>{_plain(block.title)}</summary>\n\n{table}\n\n</details>"
         case Table():
             return _table(block)
 
@@ -42,5 +46,10 @@ def _escape(cell: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """One line without markup: a server's error message must not open a tag."""
-    return text.replace("<", "&lt;").replace("\n", " ")
+    """One line without markup: what a server or a workload says opens no tag, link or emphasis.
+
+    >>> _plain("a <b>\\n*c* [d](e)")
+    'a &lt;b> \\\\*c\\\\* [d]\\\\(e)'
+    """
+    line = BREAKS.sub(" ", text).replace("<", "&lt;")
+    return line.replace("*", "\\*").replace("](", "]\\(")

@@ -3,45 +3,73 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import dataclass
 
+from specbench.estimate import Severity
 from specbench.grid import Dropped
-from specbench.metrics.figures import ArmResult
 from specbench.metrics.summary import Summary
 from specbench.report import wording
 from specbench.report.advice import advice
-from specbench.report.document import Block, Code, Heading, Items, Table, Text
+from specbench.report.document import Block, Code, Folded, Heading, Items, Table, Text
 from specbench.trace import Provenance
+
+NOT_REACHED = "not measured: the run ended before it"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """A code of a caveat, its severity, where it applies and its sentences.
+
+    The sentences are those of one point; ``where`` names it unless they are the same everywhere.
+    """
+
+    code: str
+    severity: Severity
+    where: str
+    text: str
 
 
 def caveats(summary: Summary) -> Iterable[Block]:
     """One item per code: where it applies, and its sentences in the first place."""
-    places: dict[str, list[str]] = {}
-    texts: dict[str, tuple[str, str]] = {}
-    for arm in summary.arms:
-        for code, (severity, text) in _told(arm).items():
-            places.setdefault(code, []).append(wording.place(arm, summary))
-            texts.setdefault(code, (severity, text))
     yield Heading(text="Caveats")
-    if not places:
-        yield Text(text="None.")
-        return
-    items = []
-    for code, points in places.items():
-        severity, text = texts[code]
-        unique = list(dict.fromkeys(points))
-        where = "every point" if len(unique) == len(summary.arms) else _some(unique)
-        for_example = f"; on {unique[0]}: " if len(unique) > 1 and where != "every point" else ": "
-        items.append((code, f"{severity}, {where}{for_example}{text}.{_advised(code)}"))
-    yield Items(items=tuple(items))
+    items = tuple(
+        (one.code, f"{one.severity.value}, {one.where}: {_ended(one.text)}{_advised(one.code)}")
+        for one in told(summary)
+    )
+    yield Items(items=items) if items else Text(text="None.")
 
 
-def _told(arm: ArmResult) -> dict[str, tuple[str, str]]:
-    """Severity and sentences of each code of one arm: a code may stand for several facts."""
-    found: dict[str, dict[str, str]] = {}
-    for caveat in arm.caveats:
-        found.setdefault(caveat.code, {})[caveat.text] = caveat.severity.value
-    return {code: (next(iter(its.values())), "; ".join(its)) for code, its in found.items()}
+def told(summary: Summary, most: int = 6) -> list[Told]:
+    """Every code of the run once, in order of appearance; up to ``most`` places are named."""
+    places: dict[str, dict[str, str]] = {}
+    severities: dict[str, Severity] = {}
+    for arm in summary.arms:
+        facts: dict[str, dict[str, None]] = {}
+        for caveat in arm.caveats:
+            facts.setdefault(caveat.code, {})[caveat.text] = None
+            severities.setdefault(caveat.code, caveat.severity)
+        for code, its in facts.items():
+            places.setdefault(code, {})[wording.place(arm, summary)] = "; ".join(its)
+    found = []
+    for code, texts in places.items():
+        where = _everywhere(summary, set(texts))
+        first, text = next(iter(texts.items()))
+        if len(texts) > 1 and (not where or len(set(texts.values())) > 1):
+            where = f"{where or _some(list(texts), most)}; on {first}"
+        where = where or first
+        found.append(Told(code=code, severity=severities[code], where=where, text=text))
+    return found
+
+
+def _everywhere(summary: Summary, places: Set[str]) -> str:
+    """A word for ``places`` that are all there are, or all that speculate; else empty."""
+    names = {wording.place(arm, summary): arm.spec.is_baseline for arm in summary.arms}
+    if places == set(names):
+        return "every point"
+    if len(places) > 1 and places == {name for name, plain in names.items() if not plain}:
+        return "every speculative point"
+    return ""
 
 
 def _advised(code: str) -> str:
@@ -49,21 +77,38 @@ def _advised(code: str) -> str:
     return f" To do: {todo}." if todo else ""
 
 
-def _some(names: Sequence[str], most: int = 6) -> str:
+def _ended(text: str) -> str:
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+def _some(names: Sequence[str], most: int) -> str:
     shown = ", ".join(names[:most])
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
 
 def not_run(summary: Summary, dropped: Sequence[Dropped]) -> Iterable[Block]:
     """Combinations that were dropped, and points that the run did not reach."""
-    if not dropped and not summary.not_measured:
+    missing = _missing(summary)
+    if not dropped and not summary.not_measured and not missing:
         return
     yield Heading(text="Points that did not run")
     items = [
         (f"{gone.num_steps}/{gone.topk}/{gone.num_draft_tokens}", gone.reason) for gone in dropped
     ]
-    items += [(point, "not measured: the run ended before it") for point in summary.not_measured]
+    items += [(point, NOT_REACHED) for point in (*summary.not_measured, *missing)]
     yield Items(items=tuple(items))
+
+
+def _missing(summary: Summary) -> list[str]:
+    """Points of one cell that another lacks: an interrupted run ends within a cell."""
+    every = {arm.key.point_id: wording.named(arm) for arm in summary.arms}
+    cells = [best.cell for best in summary.bests]
+    return [
+        f"{name} at {wording.apart(cell, cells)}"
+        for cell in cells
+        for point, name in every.items()
+        if point not in {arm.key.point_id for arm in summary.of_cell(cell)}
+    ]
 
 
 def elsewhere(command: Sequence[str]) -> list[str]:
@@ -94,6 +139,9 @@ def reproduction(provenance: Provenance) -> Iterable[Block]:
         for name, value in values.items()
     ]
     facts.insert(0, ("run", "started at", provenance.started_at))
-    yield Table(
-        columns=("topic", "fact", "value"), rows=tuple(facts), words=("topic", "fact", "value")
+    yield Folded(
+        title="Software, machine, device and inputs of the run",
+        inside=Table(
+            columns=("topic", "fact", "value"), rows=tuple(facts), words=("topic", "fact", "value")
+        ),
     )

@@ -33,13 +33,19 @@ class ShownStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownOutput:
-    """One request of the best arm. ``cut`` counts the steps that are not shown."""
+    """One request of the best arm. ``cut`` counts the steps that are not shown.
+
+    ``tokens``, ``verify_steps`` and ``accepted`` are of the whole request, shown or not.
+    """
 
     point: str
     request_id: str
     category: str
     prompt: str
     finish: str
+    tokens: int
+    verify_steps: int
+    accepted: int
     steps: tuple[ShownStep, ...]
     cut: int
 
@@ -99,6 +105,9 @@ def _shown(point: str, trace: RequestTrace) -> ShownOutput | None:
         category=trace.request.category,
         prompt=text[:MOST_PROMPT] + ("…" if len(text) > MOST_PROMPT else ""),
         finish=trace.finish.value,
+        tokens=sum(step.emitted or 0 for step in steps),
+        verify_steps=len(steps) - 1,
+        accepted=sum(step.accepted for step in steps),
         steps=tuple(steps[:MOST_STEPS]),
         cut=max(len(steps) - MOST_STEPS, 0),
     )

@@ -15,6 +15,7 @@ from specbench.metrics.figures import ArmResult
 from specbench.metrics.rows import validity
 from specbench.metrics.summary import Summary
 from specbench.report import wording
+from specbench.report.notes import told
 
 MOST_ROWS = 16
 COLOURS = {Outcome.FASTER: "bold green", Outcome.SLOWER: "bold red"}
@@ -29,8 +30,12 @@ def show(out: Path, summary: Summary, console: Console) -> None:
 
 def render(summary: Summary, console: Console) -> None:
     """Print the summary to ``console``; nothing else is printed at the end of a run."""
+    cells = [best.cell for best in summary.bests]
     for best in summary.bests:
-        console.print(Text(wording.verdict(best), style=COLOURS.get(best.outcome, "bold yellow")))
+        text = wording.verdict(best, cells)
+        console.print(Text(text, style=COLOURS.get(best.outcome, "bold yellow")))
+    if missing := wording.unfinished(summary):
+        console.print(Text(missing, style="bold yellow"))
     best = summary.headline
     if best.arm is not None:
         for line in (
@@ -49,7 +54,7 @@ def render(summary: Summary, console: Console) -> None:
 def _table(summary: Summary, best: Best) -> Table:
     cell = best.cell
     table = Table(
-        title=f"{cell.workload}, temperature {cell.temperature:g}, batch size {cell.batch_size}",
+        title=Text(wording.cell(cell), style="table.title"),
         title_justify="left",
         box=None,
         pad_edge=False,
@@ -96,14 +101,7 @@ def _row(arm: ArmResult) -> tuple[str, ...]:
 
 
 def _caveats(summary: Summary, console: Console) -> None:
-    """Each code once, with its first sentence; the report says where else it applies."""
+    """Each code once, as in the report, which adds what to do about it."""
     styles = {Severity.INVALID: "red", Severity.WARNING: "yellow", Severity.NOTE: "dim"}
-    seen: set[str] = set()
-    for arm in summary.arms:
-        for caveat in arm.caveats:
-            if caveat.code not in seen:
-                seen.add(caveat.code)
-                where = wording.place(arm, summary)
-                console.print(
-                    Text(f"{caveat.code} ({where}): {caveat.text}", style=styles[caveat.severity])
-                )
+    for one in told(summary, most=2):
+        console.print(Text(f"{one.code} ({one.where}): {one.text}", style=styles[one.severity]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from specbench.metrics.best import Best
-from specbench.metrics.lossless import Lossless, Verdict
+from specbench.metrics.lossless import SAMPLED_P, Lossless, Verdict
 from specbench.metrics.power import minimum_detectable_effect, noise_floor
 from specbench.metrics.stats import percentile, wilson
 from specbench.metrics.summary import Summary
@@ -40,12 +40,9 @@ def trust(summary: Summary) -> Iterable[Block]:
 
 
 def _resolution(summary: Summary, best: Best) -> tuple[str, str]:
-    arms = summary.of_cell(best.cell)
-    exact = [arm.lossless.verdict is Verdict.EXACT for arm in arms if arm.lossless]
+    audits = [arm.lossless for arm in summary.of_cell(best.cell) if arm.lossless]
     effect = minimum_detectable_effect(best.arm.total.speedup) if best.arm else None
-    parts = ["no arm could be held against plain decoding's outputs"]
-    if exact:
-        parts = [f"{sum(exact)} of {len(exact)} arms say exactly what plain decoding says"]
+    parts = [_outputs(audits)]
     if effect is not None:
         parts.append(
             f"a change of {effect:.1%} in the best point's speed would be found 4 times in 5"
@@ -55,6 +52,20 @@ def _resolution(summary: Summary, best: Best) -> tuple[str, str]:
         seen = wording.estimate(summary.noise[best.cell], 3, unit="x")
         parts.append(f"plain decoding against itself gives {seen}: a noise floor of {floor:.1%}")
     return wording.cell(best.cell), "; ".join(parts) + "."
+
+
+def _outputs(audits: Sequence[Lossless]) -> str:
+    """How many arms say what plain decoding says, of those that could be held against it."""
+    if tested := [seen.p for seen in audits if seen.p is not None]:
+        differ = sum(p < SAMPLED_P for p in tested)
+        return (
+            "sampled outputs differ by design, so the frequencies of their tokens were compared: "
+            f"they differ from plain decoding's in {differ} of {len(tested)} arms"
+        )
+    exact = [seen.verdict is Verdict.EXACT for seen in audits if seen.compared]
+    if not exact:
+        return "no arm could be held against plain decoding's outputs"
+    return f"{sum(exact)} of {len(exact)} arms say exactly what plain decoding says"
 
 
 def _audit_row(place: str, seen: Lossless) -> tuple[str, ...]:

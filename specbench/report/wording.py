@@ -9,10 +9,12 @@ from specbench.estimate import Estimate, Evidence, Severity
 from specbench.metrics.arms import Cell
 from specbench.metrics.best import Best, Outcome
 from specbench.metrics.figures import ArmResult
+from specbench.metrics.lossless import Verdict
 from specbench.metrics.stats import LEAST_REQUESTS, LEAST_RUNS, RESAMPLES
 from specbench.metrics.summary import Summary
 
 MISSING = "–"
+DOUBTS = ("within_noise_floor",)  # notes that take from a speedup as a warning does
 BARS = "▁▂▃▄▅▆▇█"
 EVIDENCE = {
     Evidence.STEPS: "seen step by step",
@@ -91,19 +93,28 @@ def place(arm: ArmResult, summary: Summary) -> str:
     return text
 
 
-def verdict(best: Best) -> str:
-    """The one line that a reader takes away from a cell."""
-    place = f"batch size {best.cell.batch_size}"
+def apart(where: Cell, cells: Sequence[Cell]) -> str:
+    """A cell's batch size, and what else tells it from ``cells``: temperature and workload."""
+    parts = [f"batch size {where.batch_size}"]
+    if len({other.workload for other in cells}) > 1:
+        parts.insert(0, where.workload)
+    if len({other.temperature for other in cells}) > 1:
+        parts.insert(-1, f"temperature {where.temperature:g}")
+    return ", ".join(parts)
+
+
+def verdict(best: Best, cells: Sequence[Cell] = ()) -> str:
+    """The one line that a reader takes away from a cell, one of the run's ``cells``."""
+    place = apart(best.cell, cells)
     if best.arm is None:
         return f"No point can be named best at {place}: {_why_none(best)}."
     total = best.arm.total
     point, speed = settings(best.arm.spec), estimate(total.speedup, unit="x")
     tail = f", accept length {number(total.accept_length.value if total.accept_length else None)}"
     if best.arm.lossless is not None:
-        tail += f", {best.arm.lossless.verdict.value}"
-    doubts = [c.code for c in best.arm.caveats if c.severity is Severity.WARNING]
-    if doubts:
-        tail += f" (but see {', '.join(dict.fromkeys(doubts))})"
+        tail += f", {_outputs(best.arm.lossless.verdict)}"
+    if doubts := _doubts(best):
+        tail += f" (but see {', '.join(doubts)})"
     if best.outcome is Outcome.FASTER:
         return f"Best at {place}: {point}: {speed} faster{tail}."
     if best.outcome is Outcome.UNSURE:
@@ -117,11 +128,40 @@ def verdict(best: Best) -> str:
     return f"{start}: the best point, {point}, decodes at {speed} of plain speed{tail}."
 
 
+def _outputs(found: Verdict) -> str:
+    """``exact``, or else what the word is about."""
+    if found is Verdict.EXACT:
+        return found.value
+    return f"losslessness {found.value.replace('_', ' ')}"
+
+
+def _doubts(best: Best) -> list[str]:
+    """Codes that take from the verdict: the point's own, then those of what it is held against."""
+    mine = best.arm.caveats if best.arm else ()
+    theirs = best.plain.caveats if best.plain else ()
+    own = [c.code for c in mine if c.severity is Severity.WARNING or c.code in DOUBTS]
+    plain = [c.code for c in theirs if c.severity is not Severity.NOTE and c.code not in own]
+    return list(dict.fromkeys([*own, *(f"{code} of plain decoding" for code in plain)]))
+
+
 def _why_none(best: Best) -> str:
     if best.excluded:
         codes = ", ".join(sorted({code for _, code in best.excluded}))
         return f"every point with a speedup is invalid ({codes})"
+    if not best.answered:
+        return "no speculative point answered a request"
     return "no speedup was measured (see the caveats)"
+
+
+def unfinished(summary: Summary) -> str:
+    """That blocks are missing, where some are."""
+    if summary.unfinished is None:
+        return ""
+    done, planned = summary.unfinished
+    return (
+        f"Unfinished: {done} of {planned} blocks were measured, and the figures are of these; "
+        "--resume goes on with the rest."
+    )
 
 
 def tied(best: Best) -> str:
@@ -146,15 +186,22 @@ def decomposition(arm: ArmResult) -> str:
 
 def evidence(summary: Summary) -> str:
     """How acceptance and times were seen, once for all numbers; exceptions are caveats."""
-    seen = [arm.total.evidence for arm in summary.arms if not arm.spec.is_baseline]
-    level = min(seen, default=Evidence.NONE)
+    seen = [arm.total.evidence for arm in summary.arms if _speculated(arm)]
+    what = "no speculative point answered a request"
+    if seen:
+        level = min(seen)
+        what = f"{EVIDENCE[level]} ({level.name})"
     times = "at the client"
     if not all(arm.total.latency.tpot_exact for arm in summary.arms):
         times += (
             f"; times per token divide by n - 1 where a first delivery did not say what it held "
             f"({Evidence.CHUNKS.name})"
         )
-    return f"Acceptance: {EVIDENCE[level]} ({level.name}). Times: {times}."
+    return f"Acceptance: {what}. Times: {times}."
+
+
+def _speculated(arm: ArmResult) -> bool:
+    return bool(arm.total.requests) and not arm.spec.is_baseline
 
 
 def histogram(counts: Sequence[int] | None) -> str:

@@ -18,6 +18,7 @@ from specbench.errors import ConfigError
 from specbench.serve_config import LimitsConfig
 from specbench.server.fields import RefusedError
 from specbench.server.generate_route import generate
+from specbench.server.hosts import own_names_only
 from specbench.server.info_routes import (
     configure,
     health,
@@ -73,8 +74,8 @@ def build_app(
         spec: the point that is running; ``POST /specbench/configure`` switches it later.
         batch_size: how many requests run together.
         model: the name to serve under; None takes the target's.
-        api_key: when given, every route but the health checks and the live page (which holds
-            no data, and asks for the key) wants it as a bearer token.
+        api_key: when given, every route but the health checks and the live page (which holds no
+            data) wants it as a bearer token; else a foreign ``Host`` is refused (``hosts``).
         limits: of bodies, requests in flight, and the live page.
         log: gets a line per request and per refusal; None logs nothing.
         metrics: what ``GET /metrics`` shows, and the recorder of what is served; None has neither.
@@ -108,7 +109,7 @@ def build_app(
 def _middlewares(api_key: str | None, log: JsonLog | None) -> list[Middleware]:
     """From the outermost on: the log sees what errors have become."""
     logged = [] if log is None else [log_refusals(log)]
-    return [*logged, errors_as_json, *([_key_check(api_key)] if api_key else [])]
+    return [*logged, errors_as_json, _key_check(api_key) if api_key else own_names_only]
 
 
 def _key_check(api_key: str) -> Middleware:

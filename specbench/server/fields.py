@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +11,8 @@ from specbench.errors import UsageError
 from specbench.request import SamplingParams
 
 MOST_STOPS, LONGEST_STOP = 64, 1024  # stop strings of a request, characters of one
+# unknown fields in a message, characters of one: each is compared with every known name
+MOST_TOLD, LONGEST_TOLD = 8, 64
 
 
 class RefusedError(UsageError):
@@ -157,15 +160,17 @@ class Fields:
         """Refuse what nobody took.
 
         Raises:
-            RefusedError: names each unknown field, with "did you mean".
+            RefusedError: names the first unknown fields, with "did you mean".
         """
         if not self._left:
             return
-        said = ", ".join(self._where + name + self._hint(name) for name in self._left)
+        names = [name[:LONGEST_TOLD] for name in itertools.islice(self._left, MOST_TOLD)]
+        said = ", ".join(self._where + name + self._hint(name) for name in names)
+        more = len(self._left) - len(names)
         raise RefusedError(
-            f"Unknown field: {said}.",
+            f"Unknown field: {said}{f' and {more} more' if more else ''}.",
             todo="Nothing is ignored here; leave it out.",
-            param=next(iter(self._left)),
+            param=names[0],
         )
 
     def _hint(self, name: str) -> str:

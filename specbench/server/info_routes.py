@@ -17,8 +17,10 @@ from specbench.server.service import SERVICE
 
 
 async def health(http: web.Request) -> web.Response:
-    """GET /health and /healthz: the process answers."""
-    return json_reply({"status": "ok", "in_flight": http.app[SERVICE].in_flight})
+    """GET /health and /healthz: the process answers, and its engine has not stopped."""
+    service = http.app[SERVICE]
+    word, status = ("engine stopped", 503) if service.broken else ("ok", 200)
+    return json_reply({"status": word, "in_flight": service.in_flight}, status=status)
 
 
 async def ready(http: web.Request) -> web.Response:

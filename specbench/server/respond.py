@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -16,6 +17,8 @@ from specbench.server.outcome import Outcome, collect
 from specbench.server.replies import DONE, body_of, event, json_reply, start_events
 from specbench.server.service import Service
 from specbench.trace import Chunk
+
+SEND_LIMIT_S = 60.0  # for a client to take what waits for it
 
 
 class Shape(Protocol):
@@ -47,8 +50,8 @@ async def respond(http: web.Request, service: Service, asked: Asked) -> web.Stre
     """Run ``asked`` on the backend and write the answer.
 
     A client that goes away ends this task, which closes the backend's stream and so cancels the
-    request there. An error before the first chunk has its HTTP status; a later one is an error
-    event, since the status has been sent.
+    request there; one that stops reading is cut off after ``SEND_LIMIT_S``. An error before the
+    first chunk has its HTTP status; a later one is an error event, since the status has been sent.
 
     Raises:
         RefusedError: the server takes no request now.
@@ -75,7 +78,7 @@ async def _stream(
             if isinstance(item, Chunk):
                 if response is None:
                     response = await start_events(http)
-                await response.write(event(shape.piece(item, outcome)))
+                await _sent(http, response.write(event(shape.piece(item, outcome))))
         last = [event(data) for data in shape.ending(outcome)]
     except SpecbenchError as error:
         if response is None:
@@ -83,6 +86,21 @@ async def _stream(
         last = [event(body_of(error))]
     if response is None:  # a request that ended without a token
         response = await start_events(http)
-    await response.write(b"".join(last) + DONE)
-    await response.write_eof()
+    await _sent(http, response.write(b"".join(last) + DONE))
+    await _sent(http, response.write_eof())
     return response
+
+
+async def _sent(http: web.Request, sending: Awaitable[None]) -> None:
+    """Wait until the client's connection has taken what is sent.
+
+    Raises:
+        ConnectionResetError: the client does not read, and would hold its place for ever.
+    """
+    try:
+        async with asyncio.timeout(SEND_LIMIT_S):
+            await sending
+    except TimeoutError:
+        if http.transport is not None:
+            http.transport.abort()
+        raise ConnectionResetError("the client does not read") from None

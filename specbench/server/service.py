@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+import traceback
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager, suppress
 
@@ -14,6 +15,7 @@ from specbench.collectors.live import Recorder
 from specbench.collectors.points import Cell
 from specbench.collectors.served import counted
 from specbench.config import SpecConfig
+from specbench.errors import EngineError
 from specbench.request import Request
 from specbench.server.fields import RefusedError
 from specbench.server.live import LiveTap
@@ -56,7 +58,7 @@ class Service:
         self.spec = spec
         self.batch_size = batch_size
         self.in_flight = 0
-        self.draining = False
+        self.draining = self.broken = False
         self._max_in_flight = max_in_flight
         self._switching = False
         self._recorder = recorder
@@ -69,7 +71,7 @@ class Service:
     @property
     def ready(self) -> bool:
         """True while requests are taken."""
-        return not self.draining and not self._switching
+        return not self.draining and not self._switching and not self.broken
 
     @contextmanager
     def admitted(self) -> Iterator[None]:
@@ -118,10 +120,20 @@ class Service:
         except (GeneratorExit, asyncio.CancelledError):
             outcome = "cancelled"
             raise
+        except EngineError as error:
+            self._engine_stopped(error)
+            raise
         finally:
             self.live.end(flight, flight.outcome or outcome)
             if self.log is not None:
                 self.log.info("request", **_log_facts(flight))
+
+    def _engine_stopped(self, error: EngineError) -> None:
+        """No request can be run any more: health checks say so, and the log says why, once."""
+        if not self.broken and self.log is not None:
+            told = "".join(traceback.format_exception(error))
+            self.log.error("engine_stopped", text=str(error), traceback=told)
+        self.broken = True
 
     def _events(self, request: Request) -> AsyncGenerator[Event, None]:
         events = self._backend.stream(request)

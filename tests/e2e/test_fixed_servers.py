@@ -112,6 +112,8 @@ def test_plain_decoding_goes_to_the_second_server_and_gives_a_speedup(
         with monkeypatch.context() as patch:
             patch.setattr(RunDir, "save_block", stops_after_three)
             assert cli.main([*words, "--out", str(out)]) == 3
+        report = (out / "report.md").read_text(encoding="utf-8")
+        assert "Unfinished: 3 of 6 blocks were measured" in report
         assert cli.main(["sweep", "--resume", "--out", str(out)]) == 0
 
     with RunDir.open(out) as run_dir:
@@ -130,6 +132,7 @@ def test_plain_decoding_goes_to_the_second_server_and_gives_a_speedup(
     assert float(found["k3"]["speedup"]) > 1.2
     assert found["k3"]["lossless"] == "exact"
     assert "no_baseline" not in found["k3"]["validity"]
+    assert "Unfinished" not in (out / "report.md").read_text(encoding="utf-8")
 
 
 def test_without_a_second_server_only_its_own_point_is_measured(
@@ -145,6 +148,8 @@ def test_without_a_second_server_only_its_own_point_is_measured(
     assert "no speedup" in said
     assert "--baseline-server" in said
     assert "left out 1 of the points asked: the server runs num_steps=3" in said
+    assert "3 points, 0 combinations dropped, 6 blocks" in said
+    assert "1 of 3 points are left, 2 blocks" in said
     (found,) = rows(out).values()
     assert (found["point_id"], found["speedup"]) == ("k3", "")
     assert "no_baseline" in found["validity"]
@@ -175,3 +180,17 @@ def test_a_baseline_server_that_speculates_gives_no_speedup(prompts: str, tmp_pa
     assert "baseline_speculates" in found["base"]["validity"]
     assert (found["k3"]["speedup"], found["k3"]["lossless"]) == ("", "")
     assert "no_baseline" in found["k3"]["validity"]
+
+
+def test_a_refused_start_leaves_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Neither the run's nor the ``runs`` that it would be in, unless others are there."""
+    monkeypatch.chdir(tmp_path)
+    words = ["sweep", "--server", "http://127.0.0.1:1", "--num-steps", "0", "--requests", "1"]
+    assert cli.main(words) != 0
+    assert "Nothing answers" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "runs" / "other").mkdir(parents=True)
+    assert cli.main(words) != 0
+    assert list((tmp_path / "runs").iterdir()) == [tmp_path / "runs" / "other"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import csv
+import dataclasses
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -92,6 +93,18 @@ def test_every_report_is_written_and_can_be_rebuilt_from_disk(tmp_path: Path) ->
 
     for name in ("summary.csv", "report.md", VERDICTS):
         assert (tmp_path / "run" / name).read_bytes() == first[name], name
+
+
+def test_a_run_that_lacks_blocks_says_how_many(tmp_path: Path) -> None:
+    asked = dataclasses.replace(SPEC, batch_sizes=(1, 2))
+    with _run(tmp_path / "run") as run_dir:
+        assert conclude(run_dir).unfinished is None
+        run_json = {**run_dir.run_json, "asked": asked.to_json()}
+    (tmp_path / "run" / "run.json").write_text(json.dumps(run_json), encoding="utf-8")
+    with RunDir.open(tmp_path / "run") as run_dir:
+        assert conclude(run_dir).unfinished == (2, 4)
+    report = (tmp_path / "run" / "report.md").read_text(encoding="utf-8")
+    assert "**Unfinished: 2 of 4 blocks were measured" in report
 
 
 def test_the_table_holds_the_scripted_counts(tmp_path: Path) -> None:

@@ -90,7 +90,22 @@ def test_wrong_files_are_said_before_any_probe(
     assert main(["doctor", "--target", str(demo.TARGET), "--draft", str(tmp_path / "d")]) == 1
     told = capsys.readouterr().out
     assert "draft.target" in told
-    assert "probe was left out" in told
+    assert "skipped The probe was left out" in told
+
+
+def test_a_pair_that_is_not_run_here_is_no_fault(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A target in fp8 may be served rightly: what was not looked at is said, and no gate closes."""
+    target = tmp_path / "t"
+    shutil.copytree(demo.TARGET, target)
+    config = json.loads((target / "config.json").read_text())
+    config["quantization_config"] = {"quant_method": "fp8"}
+    (target / "config.json").write_text(json.dumps(config))
+    assert main(["doctor", "--target", str(target), "--draft", str(demo.DRAFT)]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "files.unsupported" in told
+    assert "skipped The probe was left out: this engine does not run the pair." in told
 
 
 @pytest.mark.parametrize(
@@ -99,6 +114,7 @@ def test_wrong_files_are_said_before_any_probe(
         (["--target", "x"], "go together"),
         (["--control", "graph=x"], "--control needs --run"),
         (["--since", "x", "--run", "y"], "--since needs --metrics"),
+        (["--point", "k3", "--accept-length", "2"], "--point needs --run or --metrics"),
         (["--expect", "0.7", "--accept-length", "2"], "--expect needs --run, --metrics"),
         (["--break-even", "2"], "--break-even needs --run"),
         (["--explain", "fc.width", "--json"], "--explain and --json"),
@@ -171,6 +187,12 @@ def test_what_was_judged_of_a_run_is_said(
     (line,) = json.loads(capsys.readouterr().out)["judged"]
     assert line.startswith("Judged mine: k3")
     assert "- Judged mine: k3" in (tmp_path / "md").read_text()
+    assert main(["doctor", "--run", folder, "--point", "k3"]) == 0
+    assert "(the point asked for at the lowest temperature)" in " ".join(
+        capsys.readouterr().out.split()
+    )
+    assert main(["doctor", "--run", folder, "--point", "k9"]) == 2
+    assert "did not draft at k9" in " ".join(capsys.readouterr().err.split())
 
 
 def test_symptoms_and_ids(capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,6 +23,7 @@ def test_the_message_reads_what_expected_todo() -> None:
         (errors.ConfigError, 2),
         (errors.WorkloadError, 2),
         (errors.CheckpointError, 2),
+        (errors.UnsupportedError, 2),
         (errors.OutputError, 2),
         (errors.BackendError, 3),
         (errors.UnreachableError, 3),

@@ -48,8 +48,9 @@ def test_a_timed_trace_is_sent_at_its_own_times() -> None:
     assert spec.load.open_loop
     assert spec.as_asked == TRACE
     (note,) = arrival_notes(spec, [workload])
-    assert "--blocks 1 keeps the trace in one piece" in note
-    assert arrival_notes(dataclasses.replace(spec, blocks=1), [workload]) == ()
+    assert "without --blocks the trace stays in one piece" in note
+    (note,) = arrival_notes(dataclasses.replace(spec, blocks=1), [workload])
+    assert "each arm goes through it in one piece" in note
     jobs = plan_jobs(spec, spec.grid().points, [workload])
     blocks = {(job.block, tuple(r.prompt_id for r in job.requests), job.due_ns) for job in jobs}
     assert blocks == {(0, ("p1", "p3"), (0, 250_000_000)), (1, ("p2", "p0"), (0, 3_500_000_000))}

@@ -119,6 +119,14 @@ def test_the_times_of_a_trace_need_no_rate() -> None:
     assert (load.arrival, load.request_rate) == (Arrival.TRACE, None)
 
 
+def test_a_trace_stays_in_one_piece_unless_blocks_are_asked() -> None:
+    for profile in ("quick", "full"):
+        spec = flags.sweep_spec(_args("--arrival", "trace", "--profile", profile))
+        assert {spec.blocks_at(size) for size in spec.batch_sizes} == {1}
+    spec = flags.sweep_spec(_args("--arrival", "trace", "--blocks", "4"))
+    assert {spec.blocks_at(size) for size in spec.batch_sizes} == {4}
+
+
 def test_servers_and_the_limit_of_a_request_reach_the_sweep() -> None:
     spec = flags.sweep_spec(
         _args("--server", "http://a", "--baseline-server", "http://b", "--timeout", "7.5")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import io
 
 import pytest
@@ -52,6 +53,13 @@ def shown(view: LiveView, width: int = 100) -> str:
 
 def new_view(width: int = 100) -> LiveView:
     return LiveView(Console(file=io.StringIO(), width=width, force_terminal=True), interval_s=0.0)
+
+
+def test_brackets_in_a_workload_are_shown_as_they_are() -> None:
+    view, job = new_view(), job_of("k3")
+    odd = dataclasses.replace(job.workload, name="set[v2]")
+    view.began(dataclasses.replace(job, workload=odd))
+    assert "set[v2]" in shown(view)
 
 
 def test_a_block_is_watched_and_drawn() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from specbench.checkpoint.folder import Folder
 from specbench.checkpoint.keys import Keys, shown
 from specbench.checkpoint.layer_rules import UNQUANTISED, no_quantisation
-from specbench.errors import CheckpointError
+from specbench.errors import CheckpointError, UnsupportedError
 from specbench.modelspec import LLAMA_ATTENTION, AttentionSpec, ExpertSpec, LayerShape, RopeSpec
 
 MOST_LAYERS, MOST_EXPERTS = 10_000, 4096
@@ -71,7 +71,7 @@ def windows(keys: Keys, default: Callable[[int], bool]) -> tuple[int | None, ...
     ):
         sliding = [kind == SLIDING for kind in kinds]
     else:
-        raise CheckpointError(
+        raise UnsupportedError(
             f"{keys.source}: layer_types={shown(kinds)} is not supported.",
             expected=f"{FULL} or {SLIDING} for each of {layers} layers.",
         )

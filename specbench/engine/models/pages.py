@@ -39,11 +39,15 @@ def to_huge_pages(projections: Sequence[Projection]) -> bool:
 
 
 def huge_region(size: int) -> Tensor | None:
-    """``size`` bytes that begin on a huge page; None where the system has no such pages."""
+    """``size`` bytes that begin on a huge page; None where the system has no such pages, or none
+    to give: the weights stay where they are then."""
     advice = getattr(mmap, "MADV_HUGEPAGE", None)
     if advice is None:
         return None
-    region = mmap.mmap(-1, size + HUGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    try:
+        region = mmap.mmap(-1, size + HUGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except OSError:  # a limit on memory
+        return None
     try:
         region.madvise(advice)
     except OSError:  # the kernel was built without them

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from specbench.checkpoint import Folder
@@ -38,8 +38,10 @@ def load_tensors(
                 for name in by_file[path]:
                     value = file.get_tensor(folder.tensors[name].name)
                     tensors[name] = _cast(name, _checked(name, value, folder), dtype, device, part)
-        except OSError as error:
-            raise CheckpointError(f"{path} cannot be read: {error}.") from error
+        except (OSError, SafetensorError) as error:
+            raise CheckpointError(
+                f"{path} cannot be read: {error}.", todo="Export or copy the file again."
+            ) from error
     return tensors
 
 

@@ -98,8 +98,11 @@ def cache_folder() -> Path:
     Raises:
         OSError: it cannot be made, or others can write to it.
     """
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    folder = Path(base) / "specbench"
+    base = os.environ.get("XDG_CACHE_HOME")
+    try:
+        folder = (Path(base) if base else Path.home() / ".cache") / "specbench"
+    except RuntimeError as error:  # a user without a name and without HOME, as in containers
+        raise OSError("there is no home folder to keep them in") from error
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = folder.stat()
     if found.st_uid != os.getuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):

@@ -149,7 +149,7 @@ class NativeTarget(LlamaTarget):
 
     def forward(self, tokens: Tensor, span: Span, batch: int, features: Features | None) -> Tensor:
         """As ``LlamaTarget.forward``."""
-        total = tokens.shape[0]
+        total, tokens = tokens.shape[0], tokens.contiguous()  # named: it must outlive its address
         checked_features(features, self.capture, total, self.spec.shape.hidden)
         rows = c_rows(span, batch, total // batch, self.spec.shape.head_dim)
         x = torch.empty(total, self.spec.shape.hidden)
@@ -159,7 +159,7 @@ class NativeTarget(LlamaTarget):
         self.library.target_forward(
             byref(self.model.c),
             byref(rows),
-            at(tokens.contiguous()),
+            at(tokens),
             at(x),
             at(None if features is None else features.tensor),
             c_int64(0 if features is None else features.tensor.stride(0)),
@@ -236,12 +236,12 @@ class NativeDraft(Eagle3Draft):
     def remember(self, tokens: Tensor, hidden: Tensor, span: Span, batch: int) -> Tensor:
         """As ``Eagle3Draft.remember``."""
         count = tokens.shape[0] // batch
-        hidden, normed = hidden.contiguous(), torch.empty(hidden.shape)
+        tokens, hidden, normed = tokens.contiguous(), hidden.contiguous(), torch.empty(hidden.shape)
         rows = c_rows(span, batch, count, self.spec.shape.head_dim)
         self.library.draft_remember(
             byref(self.model.c),
             byref(rows),
-            at(tokens.contiguous()),
+            at(tokens),
             at(hidden),
             at(normed),
             at(self.scratch(batch, count).qkv),

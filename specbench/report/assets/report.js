@@ -199,10 +199,7 @@
   const mark = (kind) => make("i", { class: `mark ${kind}` });
 
   function output(one) {
-    const tokens = one.steps.reduce((sum, step) => sum + (step.emitted || 0), 0);
-    const verify = one.steps.filter((step) => step.depth !== null);
-    const accepted = verify.reduce((sum, step) => sum + step.accepted, 0);
-    const length = verify.length ? number(1 + accepted / verify.length) : "–";
+    const length = one.verify_steps ? number(1 + one.accepted / one.verify_steps) : "–";
     const boxes = one.steps.map((step) => {
       const kind = step.depth === null ? "first" : step.accepted ? "took" : "miss";
       const marks = make("span", { class: "marks", "aria-hidden": "true" });
@@ -217,7 +214,7 @@
       return make("span", { class: `step ${kind}`, title: told }, text, marks);
     });
     byId("output").replaceChildren(
-      make("h3", {}, `${one.request_id} · ${one.category || "no category"} · ${one.point} · ${tokens} tokens in ${verify.length} verify steps · accept length ${length} · ended by ${one.finish}`),
+      make("h3", {}, `${one.request_id} · ${one.category || "no category"} · ${one.point} · ${one.tokens} tokens in ${one.verify_steps} verify steps · accept length ${length} · ended by ${one.finish}`),
       ...(one.prompt ? [make("p", { class: "prompt" }, one.prompt)] : []),
       make("div", { class: "steps" }, ...boxes),
       ...(one.cut ? [make("p", { class: "note" }, `${one.cut} more steps are not shown.`)] : []),

@@ -16,7 +16,8 @@ from specbench.config import SpecConfig
 from specbench.estimate import Estimate
 from specbench.metrics.best import Best, invalid_code
 from specbench.metrics.summary import Summary
-from specbench.report.plots.style import FAINT, GREY, INK, cell_title, new_figure
+from specbench.report import wording
+from specbench.report.plots.style import FAINT, GREY, INK, new_figure
 
 Column = tuple[int, int]
 Tile = tuple[SpecConfig, Estimate, str | None]
@@ -48,7 +49,7 @@ def heatmap(summary: Summary) -> Figure | None:
     norm = _scale([speedup.value for _, speedup, code in everything if code is None])
     for axes, best in zip(panels, bests, strict=False):
         _panel(axes, tiles[best.cell], best, steps, columns, norm)
-        axes.set_title(cell_title(best.cell, [b.cell for b in bests]))
+        axes.set_title(wording.apart(best.cell, [b.cell for b in bests]))
     for axes in panels[len(bests) :]:
         axes.set_visible(False)
     for axes in panels[::across]:

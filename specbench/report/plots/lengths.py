@@ -6,22 +6,24 @@ from collections.abc import Callable, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from specbench.estimate import Estimate
 from specbench.metrics.figures import ALL, ArmResult, Figures
 from specbench.metrics.summary import Summary
+from specbench.report import wording
 from specbench.report.plots.style import (
     GREY,
     INK,
-    cell_title,
     chains,
     colour,
     line_at,
     marker,
+    named,
     new_figure,
     smallest_batches,
 )
+
+MOST_TICKS = 12
 
 Pick = Callable[[Figures], Estimate | None]
 
@@ -35,7 +37,7 @@ def lengths(summary: Summary) -> Figure | None:
     panels = figure.subplots(len(cells), 2, squeeze=False)
     for (left, right), cell in zip(panels, cells, strict=True):
         arms = chains(summary.of_cell(cell))
-        place = cell_title(cell, [*cells, cell])
+        place = wording.apart(cell, [*cells, cell])
         _lines(left, arms, lambda seen: seen.accept_length)
         _break_even(left, arms)
         left.set_title(f"Accept length, {place}")
@@ -45,9 +47,10 @@ def lengths(summary: Summary) -> Figure | None:
         line_at(right, 1.0, "no speculation")
         right.set_title(f"Speedup, {place}")
         right.set_ylabel("times as fast as no speculation")
-        depths = [arm.spec.num_steps for arm in arms]
+        depths = sorted({arm.spec.num_steps for arm in arms})
         for axes in (left, right):
             axes.set_xlim(min(depths) - 0.3, max(depths) + 0.3)
+            axes.set_xticks(depths if len(depths) <= MOST_TICKS else depths[:: len(depths) // 8])
         low, high = right.get_ylim()
         right.set_ylim(min(low, 1.0 - 0.08 * (high - low)), high)
         handles, names = left.get_legend_handles_labels()
@@ -74,12 +77,11 @@ def _lines(axes: Axes, arms: Sequence[ArmResult], pick: Pick) -> None:
                 *zip(*found, strict=True),
                 color=colour(index),
                 marker=marker(index),
-                label=category,
+                label=named(category),
                 alpha=0.9,
             )
     _with_intervals(axes, arms, pick)
     axes.set_xlabel("num_steps (chain)")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
 def _with_intervals(axes: Axes, arms: Sequence[ArmResult], pick: Pick) -> None:
@@ -111,5 +113,11 @@ def _break_even(axes: Axes, arms: Sequence[ArmResult]) -> None:
     ]
     if found:
         axes.plot(
-            *zip(*found, strict=True), color=GREY, linestyle="--", linewidth=1.4, label="break-even"
+            *zip(*found, strict=True),
+            color=GREY,
+            linestyle="--",
+            linewidth=1.4,
+            marker="_",
+            markersize=9,
+            label="break-even",
         )

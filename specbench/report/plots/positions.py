@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 from specbench.metrics.figures import ALL, ArmResult, Figures
 from specbench.metrics.summary import Summary
 from specbench.report import wording
-from specbench.report.plots.style import GREY, INK, chains, colour, marker, new_figure
+from specbench.report.plots.style import GREY, INK, chains, colour, marker, named, new_figure
 
 Shares = Callable[[Figures], Sequence[float | None] | None]
 
@@ -48,7 +48,8 @@ def _speedup(arm: ArmResult) -> float:
 
 def _panel(axes: Axes, arm: ArmResult, tree: ArmResult | None, shares: Shares) -> None:
     for index, seen in enumerate(arm.categories):
-        _line(axes, shares(seen), color=colour(index), marker=marker(index), label=seen.category)
+        look = {"color": colour(index), "marker": marker(index)}
+        _line(axes, shares(seen), label=named(seen.category), **look)
     _line(axes, shares(arm.total), color=INK, linewidth=2.4, marker="o", label=ALL, zorder=3)
     if tree is not None and tree is not arm:
         label = f"{ALL}, tree\n{wording.triple(tree.spec)}"

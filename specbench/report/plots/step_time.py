@@ -14,7 +14,6 @@ from specbench.report.plots.style import (
     COLOURS,
     FAINT,
     GREY,
-    cell_title,
     new_figure,
 )
 
@@ -35,17 +34,18 @@ def step_time(summary: Summary) -> Figure | None:
     across = min(len(bests), PANELS_IN_A_ROW)
     down = -(-len(bests) // across)
     most = max(len(summary.of_cell(best.cell)) for best in bests)
-    figure = new_figure(1.4 + 3.8 * across, 0.9 + down * (0.6 + 0.27 * most))
+    figure = new_figure(1.4 + 3.8 * across, 1.2 + down * (0.6 + 0.27 * most))
     panels = figure.subplots(down, across, squeeze=False).ravel()
     cells = [best.cell for best in bests]
     for axes, cell in zip(panels, cells, strict=False):
         timed = [arm for arm in summary.of_cell(cell) if arm.total.split is not None]
         _panel(axes, timed)
-        axes.set_title(cell_title(cell, cells))
+        axes.set_title(wording.apart(cell, cells))
     for axes in panels[len(bests) :]:
         axes.set_visible(False)
     handles, names = panels[0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside upper right", ncols=len(PARTS))
+    # Below the panels: beside the title it has room in a row of three panels only.
+    figure.legend(handles, names, loc="outside lower center", ncols=len(PARTS))
     figure.suptitle(
         "Step time by part (num_steps/topk/num_draft_tokens)", fontsize=10, x=0.01, ha="left"
     )
@@ -71,7 +71,7 @@ def _panel(axes: Axes, arms: Sequence[ArmResult]) -> None:
             va="center",
             fontsize=7.5,
         )
-        if arm.spec.is_baseline:
+        if row == 0 and arm.spec.is_baseline:
             axes.axvline(total, color=GREY, linewidth=0.9, linestyle="--", zorder=0)
     labels = [
         f"{wording.named(arm)} plain" if arm.spec.is_baseline else wording.named(arm)

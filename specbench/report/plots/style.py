@@ -43,6 +43,7 @@ LOOK: dict[Any, Any] = {
     "legend.frameon": False,
     "legend.fontsize": 8,
     "figure.facecolor": "white",
+    "text.parse_math": False,  # a category may hold dollar signs
     "lines.linewidth": 1.6,
     "lines.markersize": 4.5,
 }
@@ -73,19 +74,19 @@ def colour(index: int) -> str:
     return COLOURS[index % len(COLOURS)]
 
 
+def named(category: str) -> str:
+    """A category as a label: in one line, and not hidden, as one that begins with ``_`` would be.
+
+    >>> named("_a\\nb")
+    ' _a b'
+    """
+    line = " ".join(category.split())
+    return f" {line}" if line.startswith("_") else line
+
+
 def marker(index: int) -> str:
     """The ``index``-th marker, in a circle longer than that of the colours."""
     return MARKERS[index % len(MARKERS)]
-
-
-def cell_title(cell: Cell, cells: Sequence[Cell]) -> str:
-    """What tells ``cell`` from the others; workload and temperature only where they differ."""
-    parts = [f"batch size {cell.batch_size}"]
-    if len({other.workload for other in cells}) > 1:
-        parts.insert(0, cell.workload)
-    if len({other.temperature for other in cells}) > 1:
-        parts.insert(-1, f"temperature {cell.temperature:g}")
-    return ", ".join(parts)
 
 
 def chains(arms: Sequence[ArmResult]) -> list[ArmResult]:

@@ -11,6 +11,7 @@ from specbench.config import SpecConfig
 from specbench.errors import BackendError, ConfigError
 from specbench.trace import Evidence
 from specbench.verification import LOSSY_THRESHOLDS
+from tests.payloads import llamacpp, vllm
 from tests.scripted_http import SGLANG_INFO, Reply, as_json, scripted
 
 SGLANG = {
@@ -74,7 +75,7 @@ def test_numbers_that_are_no_tree_leave_the_point_open() -> None:
             {"/props": {"default_generation_settings": {}, "build_info": "b1"}},
             "llama.cpp",
             "b1",
-            Evidence.TOTALS,
+            Evidence.HISTOGRAM,
         ),
         ({}, "", "", Evidence.CHUNKS),
         ({"/server_info": {"vllm_config": "x"}, "/version": {"version": "1"}}, "vllm", "1", 3),
@@ -102,7 +103,46 @@ def test_what_a_server_runs_is_checked() -> None:
 
 def test_what_a_server_does_not_say_is_taken_on_trust_and_said() -> None:
     (note,) = ServerClaims().check(SpecConfig.chain(5), 8)
-    assert "k5 is taken on trust" in note
+    assert "what it drafts: num_steps=5 topk=1 num_draft_tokens=6 is taken on trust" in note
+    (note,) = ServerClaims().check(PLAIN, 8)
+    assert "does not say whether it speculates" in note
+
+
+def test_vllm_says_by_its_counters_what_it_runs() -> None:
+    claims = ask(vllm(speculates=True))
+    assert (claims.server, claims.version, claims.spec) == ("vllm", "0.32.0", K3)
+    assert claims.check(K3, 64) == ()
+    assert list(claims.refused((PLAIN, K1, K3))) == [PLAIN, K1]
+    assert ask(vllm(speculates=False)).spec == PLAIN
+
+
+@pytest.mark.parametrize("status", [404, 401, 500])
+def test_vllm_without_its_page_says_nothing(status: int) -> None:
+    routes = vllm(speculates=True) | {"/metrics": Reply(pieces=[b"no"], status=status)}
+    assert ask(routes) == ServerClaims(server="vllm", version="0.32.0")
+
+
+def test_llamacpp_says_whether_it_drafts_and_how_much_it_runs_together() -> None:
+    claims = ask(llamacpp(speculates=True))
+    assert claims == ServerClaims(
+        server="llama.cpp",
+        version="b0-unknown",
+        target="target.gguf",
+        algorithm="its slots draft",
+        batch_size=8,
+        max_len=1024,
+    )
+    assert claims.best_evidence is Evidence.HISTOGRAM
+    assert list(claims.refused((PLAIN, K3))) == [PLAIN]
+    (note,) = claims.check(K3, 8)
+    assert "how deep it drafts" in note
+    plain = ask(llamacpp(speculates=False))
+    assert (plain.spec, plain.check(PLAIN, 8)) == (PLAIN, ())
+
+
+def test_llamacpp_without_its_slots_page_may_do_either() -> None:
+    claims = ask(llamacpp(speculates=True, slots=False))
+    assert (claims.spec, claims.algorithm, claims.batch_size) == (None, "", 8)
 
 
 def thresholds(single: Any = 1.0, acc: Any = 1.0, **more: Any) -> dict[str, str]:
@@ -152,7 +192,7 @@ def test_a_server_that_says_nothing_runs_the_one_point_that_is_asked() -> None:
 
 def test_speculation_without_a_point_is_no_plain_decoding() -> None:
     claims = ServerClaims(server="sglang", algorithm="NGRAM")
-    assert claims.refused((PLAIN,)) == {PLAIN: "the server speculates by NGRAM"}
+    assert claims.refused((PLAIN,)) == {PLAIN: "the server speculates (NGRAM)"}
     assert list(claims.refused((PLAIN, K3))) == [PLAIN]
 
 

@@ -141,6 +141,53 @@ def test_closing_a_stream_early_closes_its_connection() -> None:
     against({"/s": Reply(pieces=[b"data: 1\n\n"], content_type=EVENTS, hang=True)}, use)
 
 
+async def dropping(keep: int) -> tuple[list[bytes], list[str], int]:
+    """Two streams one after the other, of a server that drops a connection after ``keep`` answers.
+
+    Events, errors, and how many requests reached it. As llama.cpp's server it promises to keep
+    connections; the next request on one is read and gets no answer.
+    """
+    heads: list[str] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.IncompleteReadError):
+            for answers in range(keep + 1):
+                head = (await reader.readuntil(b"\r\n\r\n")).decode()
+                await reader.readexactly(len(b'{"q": 1}'))
+                heads.append(head)
+                if answers < keep:
+                    writer.write(
+                        b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+                        b"Keep-Alive: timeout=5, max=100\r\nTransfer-Encoding: chunked\r\n\r\n"
+                        b"9\r\ndata: a\n\n\r\n0\r\n\r\n"
+                    )
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        http = HttpSession(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        await http.open()
+        got, errors = list[bytes](), list[str]()
+        for _ in range(2):
+            try:
+                got += await events_of(http)
+            except BackendError as error:
+                errors.append(str(error))
+        await http.close()
+    return got, errors, len(heads)
+
+
+def test_a_kept_connection_that_is_gone_is_no_failed_request() -> None:
+    assert asyncio.run(dropping(1)) == ([b"a", b"a"], [], 3)
+
+
+def test_a_new_connection_that_is_dropped_is_a_failed_request() -> None:
+    got, errors, requests = asyncio.run(dropping(0))
+    assert (got, requests) == ([], 2)
+    assert all("broke off" in error for error in errors)
+    assert len(errors) == 2
+
+
 def test_nothing_answers() -> None:
     async def body() -> str:
         async with scripted({}) as server:

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
-from specbench.backends.sampling import sampling_fields
+import json
+
+from specbench.backends.sampling import neutral_fields, sampling_fields
 from specbench.request import SamplingParams
+from tests.payloads import text_of
 
 
 def test_greedy_sends_only_what_every_server_knows() -> None:
@@ -34,3 +37,17 @@ def test_everything_that_is_used_is_sent() -> None:
         "stop_token_ids": [2],
         "ignore_eos": True,
     }
+
+
+def test_known_servers_are_told_to_leave_the_distribution_alone() -> None:
+    """llama.cpp's own defaults are top_k 40, top_p 0.95, min_p 0.05, as its /props say."""
+    said = json.loads(text_of("llamacpp_props.json"))["default_generation_settings"]["params"]
+    told = neutral_fields("llama.cpp")
+    assert said["top_k"] == 40
+    assert {name: told[name] for name in ("top_k", "top_p", "min_p")} == {
+        "top_k": 0, "top_p": 1.0, "min_p": 0.0
+    }  # fmt: skip
+    assert set(told) <= set(said)
+    for server in ("vllm", "sglang"):
+        assert neutral_fields(server)["repetition_penalty"] == 1.0
+    assert neutral_fields("specbench") == neutral_fields("") == {}

@@ -7,8 +7,9 @@ import asyncio
 import pytest
 
 from specbench.backends.openai import OpenAIBackend
-from specbench.backends.traffic import Counters, Traffic, read_counters
+from specbench.backends.traffic import Counters, Traffic, read_counters, vllm_positions
 from specbench.request import Request, SamplingParams
+from tests.payloads import text_of
 from tests.scripted_http import Reply, as_events, as_json, scripted
 
 VLLM = """# HELP vllm:generation_tokens_total Number of generation tokens processed.
@@ -25,17 +26,34 @@ vllm:num_requests_waiting{engine="0"} NaN
     ("page", "busy", "generated"),
     [
         (VLLM, 2, 1234),
-        ('sglang:num_running_reqs 0\nsglang:num_queue_reqs{x="1"} 3\n', 3, None),
+        ('llamacpp:requests_processing 0\nllamacpp:requests_deferred{x="1"} 3\n', 3, None),
         ('specbench_output_tokens_total{arm="spec"} 7\n', None, 7),
-        ("vllm:num_requests_running{broken\nsglang:num_running_reqs\n", None, None),
+        ("vllm:num_requests_running{broken\nvllm:num_requests_waiting\n", None, None),
         ("", None, None),
         ("vllm:num_requests_running -3\nvllm:generation_tokens_total -5\n", None, None),
         ("vllm:num_requests_running 1e309\nvllm:generation_tokens_total 1e300\n", None, None),
-        ('sglang:num_running_reqs{a="1"} -2\nsglang:num_running_reqs{a="2"} 2\n', None, None),
+        ('vllm:num_requests_running{a="1"} -2\nvllm:num_requests_running{a="2"} 2\n', None, None),
+        ("sglang:num_running_reqs 1\nsglang:generation_tokens_total 9\n", None, 9),
     ],
 )
 def test_counters_are_read(page: str, busy: int | None, generated: int | None) -> None:
     assert read_counters(page) == Counters(busy=busy, generated=generated)
+
+
+def test_counters_of_real_pages() -> None:
+    pages = ("vllm_metrics.txt", "vllm_plain_metrics.txt", "llamacpp_metrics.txt")
+    found = [read_counters(text_of(name)) for name in pages]
+    assert found == [Counters(busy=0, generated=made) for made in (546, 1020, 460)]
+
+
+def test_what_vllm_drafts_is_told_by_its_page_or_not_at_all() -> None:
+    page = text_of("vllm_metrics.txt")
+    assert vllm_positions(page) == 3
+    assert vllm_positions(text_of("vllm_plain_metrics.txt")) == 0
+    without = "\n".join(line for line in page.splitlines() if "per_pos" not in line)
+    assert vllm_positions(without) is None  # it speculates, and does not say how deep
+    assert vllm_positions("python_info 1\n") is None
+    assert vllm_positions("") is None
 
 
 def seen(generated: int | None, busy: int | None = 0) -> Counters:

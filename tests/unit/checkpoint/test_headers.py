@@ -55,6 +55,7 @@ BROKEN: dict[str, tuple[Any, bytes, int | None]] = {
     "nested deeper": (b'{"a":' + b"[" * 5000 + b"]" * 5000 + b"}", b"", None),
     "the key 'a' stands twice": (b'{"a":1,"a":2}', b"", None),
     "not a table": (b"[]", b"", None),
+    r"names a tensor '\\ud800'": ({"\ud800": entry("I8", [1], 0, 1)}, bytes(1), None),
     "does not hold dtype": ({"a": {"dtype": "F32"}}, b"", None),
     "not supported": ({"a": entry("F8", [1], 0, 1)}, bytes(1), None),
     r"has shape \[-1\]": ({"a": entry("F32", [-1], 0, 4)}, bytes(4), None),
@@ -160,3 +161,17 @@ def test_a_repeated_key_is_found_in_time(tmp_path: Path) -> None:
     names = ",".join(f'"k{i}":0' for i in range(200_000))
     with pytest.raises(CheckpointError, match="the key 'k199999' stands twice"):
         parse_json(tmp_path / "config.json", f'{{{names},"k199999":1}}'.encode(), 8)
+
+
+def test_a_string_without_an_end_is_passed_over_once(tmp_path: Path) -> None:
+    """Looked at again from each of its quotes, it would take time with the square of its length."""
+    text = b'"' + rb"\"[" * 9
+    with pytest.raises(CheckpointError, match="cannot be parsed"):
+        parse_json(tmp_path, text, 0)
+
+
+@pytest.mark.parametrize("metadata", [5, {"format": 1}, []])
+def test_metadata_that_the_library_refuses(tmp_path: Path, metadata: Any) -> None:
+    path = write(tmp_path / "f", {"__metadata__": metadata, "a": entry("I8", [1], 0, 1)}, bytes(1))
+    with pytest.raises(CheckpointError, match="not texts by name"):
+        read_header(path)

@@ -13,10 +13,16 @@ from specbench.checkpoint.vocab_map import check_vocab_map
 from specbench.errors import CheckpointError
 
 IDS = [1, 2, 5, 9]
+MOST = 2**63 - 1
 
 
 def check(
-    tmp_path: Path, d2t: list[int] | None, t2d: list[int] | None, vocab: int = 10, size: int = 4
+    tmp_path: Path,
+    d2t: list[int] | None,
+    t2d: list[int] | None,
+    vocab: int = 10,
+    size: int = 4,
+    meaning: str = "offsets",
 ) -> str:
     tensors = {}
     if d2t is not None:
@@ -25,7 +31,8 @@ def check(
         tensors["t2d"] = torch.zeros(vocab, dtype=torch.bool)
         tensors["t2d"][torch.tensor(t2d, dtype=torch.int64)] = True
     save_file(tensors, tmp_path / "maps.safetensors")
-    return check_vocab_map(tmp_path, read_header(tmp_path / "maps.safetensors"), vocab, size)
+    maps = read_header(tmp_path / "maps.safetensors")
+    return check_vocab_map(tmp_path, maps, vocab, size, meaning)
 
 
 def offsets(ids: list[int]) -> list[int]:
@@ -54,6 +61,8 @@ def test_equal_vocabularies_need_no_map(tmp_path: Path) -> None:
         ([-1, 0, 0, 0], None, "not a list of offsets"),
         ([1, 1, 3, 9], None, r"0\.\.9"),
         ([1, 1, 3], IDS, r"d2t is I64 \[3\]"),
+        ([1, 1, 3, MOST], None, "it holds 9223372036854775807"),  # plus 3 it is negative
+        ([1, MOST, -MOST - 1, 6], None, "it holds 9223372036854775807"),  # a step of 1, by overflow
     ],
     ids=str,
 )
@@ -67,3 +76,9 @@ def test_maps_that_lie(
 def test_a_draft_vocabulary_larger_than_the_targets(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="draft_vocab_size=11"):
         check(tmp_path, None, None, size=11)
+
+
+def test_a_direct_map_that_rises_by_overflow(tmp_path: Path) -> None:
+    check(tmp_path, IDS, None, meaning="direct")
+    with pytest.raises(CheckpointError, match="it holds 9223372036854775807"):
+        check(tmp_path, [1, MOST, -MOST - 1, 9], None, meaning="direct")

@@ -17,6 +17,9 @@ from specbench.doctor.checks import static_findings
 from specbench.doctor.checks_subject import read_subject
 from specbench.doctor.findings import Finding, Severity, has_error, rank
 from specbench.errors import CheckpointError
+from tests.drafts import KINDS, Kind, write_kind
+from tests.unit.checkpoint.published_drafts import PUBLISHED, Published
+from tests.unit.checkpoint.test_published_drafts import publish
 
 Config = dict[str, Any]
 Tensors = dict[str, np.ndarray]
@@ -75,7 +78,8 @@ def test_the_shipped_pair_has_one_note() -> None:
         (lambda c: c.update(intermediate_size=700), "tensors.shape"),
         (lambda c: c.update(tie_word_embeddings=True), "head.tied"),
         (lambda c: c.update(fc_norm=True), "norms.missing"),
-        (lambda c: c.update(an_unknown_key=1), "files.refused"),
+        (lambda c: c.update(attention_bias=True), "tensors.missing"),
+        (lambda c: c.pop("draft_vocab_size"), "files.refused"),
     ],
 )  # fmt: skip
 def test_a_fault_of_the_config_is_an_error(
@@ -105,7 +109,9 @@ def direct_alone(t: Tensors) -> None:
         (lambda t: t.pop("d2t"), "map.missing"),
         (lambda t: t.update(t2d=np.roll(t["t2d"], 1)), "map.disagrees"),
         (lambda t: t.pop("midlayer.mlp.up_proj.weight"), "tensors.missing"),
-        (lambda t: t.update({"extra.weight": np.zeros(2, np.float16)}), "tensors.unknown"),
+        (lambda t: t.update({"extra.weight": np.ones(2, np.float16)}), "tensors.unknown"),
+        (lambda t: t.update({"lm_head.weight": 0 * t["lm_head.weight"]}), "tensors.values"),
+        (lambda t: t["norm.weight"].fill(np.nan), "tensors.values"),
         (lambda t: t.update({"input_norm.weight": np.ones(768, np.float16)}), "norms.unused"),
         (
             lambda t: t.update(
@@ -129,6 +135,9 @@ def test_a_fault_of_the_tensors_is_an_error(
         (lambda c: c.update(rope_scaling={"rope_type": "yarn", "factor": 2.0}), "rope.scaling"),
         (lambda c: c.update(max_position_embeddings=1024), "rope.positions"),
         (ids([6, 3, 1]), "ids.order"),
+        (lambda c: c.update(an_unknown_key=1), "files.unsupported"),
+        (lambda c: c.update(quantization_config={"quant_method": "fp8"}), "files.unsupported"),
+        (lambda c: c.update(rope_scaling={"type": "dynamic", "factor": 2.0}), "files.unsupported"),
     ],
 )
 def test_what_may_be_meant_is_no_error_of_its_own(
@@ -136,6 +145,84 @@ def test_what_may_be_meant_is_no_error_of_its_own(
 ) -> None:
     found = findings(draft(tmp_path / "d", config))
     assert found[code].severity is not Severity.ERROR
+    assert not has_error(found.values())
+
+
+@pytest.mark.parametrize("one", [p for p in PUBLISHED if not p.refused], ids=lambda p: p.source)
+def test_a_published_draft_that_is_read_is_not_accused(tmp_path: Path, one: Published) -> None:
+    pair = publish(tmp_path, one)
+    subject = read_subject(pair.target, pair.draft, given=one.given.get("capture_ids"))
+    errors = [f for f in static_findings(subject) if f.severity is Severity.ERROR]
+    assert not errors
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_a_draft_of_any_kind_that_runs_is_not_accused(tmp_path: Path, kind: Kind) -> None:
+    """Biases, normed heads, several layers, latent attention, a width of its own."""
+    pair = write_kind(tmp_path, kind)
+    errors = [
+        f
+        for f in static_findings(read_subject(pair.target, pair.draft))
+        if f.severity is Severity.ERROR
+    ]
+    assert not errors
+
+
+@pytest.mark.parametrize("value", [["1", "3", "6"], "1,3,6", [1.0, 3.0, 6.0], {"low": 1}])
+def test_ids_of_another_kind_are_shown(tmp_path: Path, value: Any) -> None:
+    fact = findings(draft(tmp_path / "d", ids(value)))["ids.absent"].evidence[0]
+    assert fact.text.endswith("which is no list of whole numbers")
+    assert "1" in fact.text
+
+
+def test_a_target_that_is_published_quantised_is_only_noted(tmp_path: Path) -> None:
+    def severity(arch: str) -> Severity:
+        config = json.loads((demo.TARGET / "config.json").read_text())
+        config |= {"architectures": [arch], "quantization_config": {"quant_method": "mxfp4"}}
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        found = static_findings(read_subject(tmp_path, demo.DRAFT))
+        return next(f.severity for f in found if f.code == "dtype.quantised")
+
+    assert severity("LlamaForCausalLM") is Severity.WARNING
+    assert severity("GptOssForCausalLM") is Severity.NOTE
+
+
+def test_a_head_dim_that_is_not_written_is_named(tmp_path: Path) -> None:
+    """Qwen3's heads are wider than hidden / heads; a draft's config often leaves that out."""
+
+    def config(c: Config) -> None:
+        c.pop("head_dim")
+        c.update(num_attention_heads=2, num_key_value_heads=1)
+
+    def tensors(t: Tensors) -> None:
+        for name, rows in (("q", 128), ("k", 64), ("v", 64)):
+            key = f"midlayer.self_attn.{name}_proj.weight"
+            t[key] = t[key][:rows].copy()
+        key = "midlayer.self_attn.o_proj.weight"
+        t[key] = t[key][:, :128].copy()
+
+    remedy = findings(draft(tmp_path / "d", config, tensors))["tensors.shape"].remedy
+    assert "names no head_dim, and 64 would fit" in remedy
+
+
+def test_biases_that_no_flag_asks_for_are_told_as_such(tmp_path: Path) -> None:
+    bias = {f"midlayer.self_attn.{n}_proj.bias": np.zeros(4, np.float16) for n in "qk"}
+    found = findings(draft(tmp_path / "d", tensors=lambda t: t.update(bias)))
+    assert "attention_bias" in found["tensors.unknown"].remedy
+
+
+@pytest.mark.parametrize("place", ["chat_template.jinja", "tokenizer_config.json"])
+def test_a_chat_template_counts_wherever_it_is_kept(tmp_path: Path, place: str) -> None:
+    folder = draft(tmp_path / "d")
+    theirs = json.loads((demo.TARGET / "tokenizer_config.json").read_text())["chat_template"]
+
+    def keep(source: str) -> dict[str, Finding]:
+        as_key = json.dumps({"chat_template": [{"name": "default", "template": source}]})
+        (folder / place).write_text(as_key if place.endswith("json") else source)
+        return findings(folder)
+
+    assert "template.differs" not in keep(theirs)
+    assert place in keep("another")["template.differs"].evidence[0].text
 
 
 def test_ids_are_judged_for_a_named_engine() -> None:

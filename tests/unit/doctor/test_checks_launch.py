@@ -98,3 +98,16 @@ def test_automatic_numbers_depend_on_the_class() -> None:
 def test_wrong_use(text: str) -> None:
     with pytest.raises(ConfigError):
         codes(text)
+
+
+def test_vllm_may_spell_its_table_key_by_key() -> None:
+    dotted = "--speculative-config.method {} --speculative-config.num_speculative_tokens {}"
+    assert codes(dotted.format("eagle3", 3)) == []
+    assert codes(dotted.format("eagle3", 0)) == ["launch.illegal"]
+    assert codes(dotted.format("ngram", 3)) == ["launch.algorithm"]
+
+
+def test_only_sglangs_draft_inherits_the_targets_quantisation() -> None:
+    table = """--speculative-config '{"method": "eagle3", "num_speculative_tokens": 3}' """
+    assert codes(f"{table} --quantization fp8") == []
+    assert "launch.quantised" in codes("--speculative-algorithm EAGLE3 --quantization fp8")

@@ -13,6 +13,7 @@ from specbench.config import SpecConfig
 from specbench.doctor.symptoms_metrics import read_metrics
 from specbench.errors import ConfigError, OutputError, UnreachableError
 from specbench.trace import StepTrace
+from tests.payloads import FOLDER, text_of
 
 VLLM = """# TYPE vllm:spec_decode_num_drafts counter
 vllm:spec_decode_num_drafts_total{engine="0",model_name="m"} 600.0
@@ -33,6 +34,7 @@ SGLANG = (
     "sglang:num_requests_total 10\n"
     "sglang:spec_accept_length 9.9\n"
 )
+LLAMACPP = text_of("llamacpp_metrics.txt")
 LLAMA = "llamacpp:spec_tokens_drafted_total 200\nllamacpp:spec_tokens_accepted_total 90\n"
 
 
@@ -53,6 +55,28 @@ def test_vllm_counters_sum_over_engines(tmp_path: Path) -> None:
     assert seen.accept_length is not None
     assert seen.accept_length.value == pytest.approx(2.771)
     assert [round(s.value, 3) for s in seen.conditional] == [0.751, 0.755, 0.799]
+
+
+def test_real_pages() -> None:
+    """206 steps of a sweep on vLLM after 17 others; 187 on llama.cpp, which took its names."""
+    vllm = read_metrics(str(FOLDER / "vllm_metrics.txt"))
+    assert (vllm.steps, vllm.depth) == (223, 3)
+    assert vllm.accept_length is not None
+    assert vllm.accept_length.value == pytest.approx(1 + 317 / 223)
+    llamacpp = read_metrics(str(FOLDER / "llamacpp_metrics.txt"))
+    assert llamacpp.source.endswith("(llama.cpp)")
+    assert (llamacpp.steps, llamacpp.depth) == (187, 3)
+    assert llamacpp.accept_length is not None
+    assert llamacpp.accept_length.value == pytest.approx(1 + 254 / 187)
+    assert [round(s.value, 3) for s in llamacpp.conditional] == [0.631, 0.695, 0.659]
+
+
+def test_a_page_of_a_server_that_decodes_plainly_says_which_server(tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match="is of a vLLM server, and holds no counter"):
+        read_metrics(str(FOLDER / "vllm_plain_metrics.txt"))
+    zero = re.sub(r"(?m)(llamacpp:spec_decode\w+) \d+$", r"\1 0", without(LLAMACPP, "per_pos"))
+    with pytest.raises(ConfigError, match="no step drafted anything"):
+        read_metrics(page(tmp_path, zero))
 
 
 def test_an_earlier_page_is_subtracted(tmp_path: Path) -> None:
@@ -225,3 +249,21 @@ def test_our_own_page_of_a_server_with_sums(tmp_path: Path) -> None:
     assert seen.accept_length is not None
     assert (seen.accept_length.value, seen.conditional) == (2.5, ())
     assert "sums alone" in seen.basis
+
+
+def test_a_point_of_our_own_page_can_be_chosen(tmp_path: Path) -> None:
+    arms = (
+        recorded(3, [3] * 60, "k3.bs1"),
+        recorded(1, [1] * 20, "k1.bs1"),
+        recorded(1, [1] * 30, "k1.bs4"),
+    )
+    ours, other = page(tmp_path, own_page(*arms)), page(tmp_path, VLLM, "vllm")
+    seen = read_metrics(ours, point="k1.bs1")
+    assert (seen.steps, "point k1.bs1 of 3, the one asked for" in seen.source) == (20, True)
+    with pytest.raises(ConfigError, match=r"--point k1\. One of k1\.bs1, k1\.bs4\."):
+        read_metrics(ours, point="k1")
+    assert read_metrics(page(tmp_path, own_page(*arms[:2]), "two"), point="k1").steps == 20
+    with pytest.raises(ConfigError, match=r"--point k9\. One of k1\.bs1, k1\.bs4, k3\.bs1"):
+        read_metrics(ours, point="k9")
+    with pytest.raises(ConfigError, match="counts no points"):
+        read_metrics(other, point="k1")

@@ -56,7 +56,16 @@ def test_looping_outputs_bar_every_point() -> None:
 
 def test_without_baseline_nothing_is_best() -> None:
     given = sample_input(requests=20, points=POINTS[1:], batch_sizes=(1,))
-    assert summarise(given).headline.outcome is Outcome.NONE
+    best = summarise(given).headline
+    assert best.outcome is Outcome.NONE
+    assert best.answered
+    assert best.plain is None
+
+
+def test_plain_decoding_alone_answers_no_speculative_point() -> None:
+    found = summarise(sample_input(requests=12, points=POINTS[:1], batch_sizes=(1,)))
+    assert not found.headline.answered
+    assert found.headline.plain is found.arms[0]
 
 
 def test_outcome_needs_the_interval() -> None:

@@ -1,5 +1,6 @@
 """Every value of the shared fixture, under the tool and field that the ledger gives it."""
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -122,3 +123,12 @@ def test_every_tool_of_the_definitions_is_there() -> None:
 def test_every_row_says_why() -> None:
     run = run_of(trace_of([1], depth=3))
     assert all(row.why for row in definitions(complete_sums([run])))
+
+
+def test_a_server_that_does_not_tell_what_its_deliveries_hold_has_the_other_rows() -> None:
+    trace = trace_of([3, 2, 0, 1], depth=3)
+    untold = tuple(dataclasses.replace(chunk, tokens=None) for chunk in trace.chunks)
+    run = run_of(dataclasses.replace(trace, chunks=untold))
+    found = {(d.tool, d.field): d.value for d in definitions(complete_sums([run]), None)}
+    assert found["specdec_bench", "joint acceptance"] is None
+    assert found["vLLM", "per-position acceptance rate"] is not None

@@ -44,6 +44,14 @@ def test_category_of_a_larger_batch_has_acceptance_and_latency_only() -> None:
     assert (seen.split, seen.decomposition) == (None, None)
 
 
+def test_a_category_called_all_does_not_pass_for_the_whole() -> None:
+    mixed = arm(of("A", "all", [3, 3]), of("B", "y", [0, 0, 0]))
+    assert list(mixed.requests.categories) == ["all (category)", "y"]
+    part, whole = (figures(mixed, K3, None, category=c) for c in ("all (category)", None))
+    assert (part.category, part.requests) == ("all (category)", 1)
+    assert (whole.category, whole.requests) == ("all", 2)
+
+
 def test_only_category_ran_alone() -> None:
     seen = figures(arm(MIXED[0], batch_size=2), K3, arm(PLAIN[0], batch_size=2), category="x")
     assert seen.category == "x"

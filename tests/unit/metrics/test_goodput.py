@@ -11,11 +11,11 @@ from specbench.metrics.goodput import (
     Goodput,
     Objectives,
     goodput,
-    goodput_caveats,
     parse_objectives,
 )
 from specbench.metrics.stats import wilson
 from specbench.metrics.summary import SummaryInput, summarise
+from specbench.metrics.sums import RequestSums
 from specbench.trace import Finish, RequestTrace, Usage
 
 
@@ -25,8 +25,9 @@ def arm_of(*traces: RequestTrace) -> Arm:
 
 
 def good(objectives: Objectives, *traces: RequestTrace, open_loop: bool = False) -> Goodput:
-    seen = goodput(arm_of(*traces), objectives, open_loop=open_loop)
+    seen, caveats = goodput(arm_of(*traces), objectives, open_loop=open_loop)
     assert seen is not None
+    assert caveats == ()
     return seen
 
 
@@ -97,8 +98,8 @@ def uncounted(trace: RequestTrace, *, deliveries: int | None = None) -> RequestT
 def test_a_time_per_token_that_is_not_known_is_not_met() -> None:
     arm = arm_of(uncounted(twenty()[0]), *twenty()[1:])
     limits = Objectives(ttft_ms=99, tpot_ms=99)
-    assert goodput(arm, limits, open_loop=False) is None
-    (caveat,) = goodput_caveats(arm, limits, open_loop=False)
+    nothing, (caveat,) = goodput(arm, limits, open_loop=False)
+    assert nothing is None
     assert (caveat.code, caveat.severity) == ("goodput_unknown", Severity.WARNING)
     assert caveat.text.startswith("of 1 of 20 requests the output tokens are not known")
     assert "tpot <= 99 ms" in caveat.text
@@ -116,7 +117,6 @@ def test_goodput_that_does_not_hang_on_unknown_tokens_is_given(
 ) -> None:
     traces = [uncounted(trace) for trace in twenty()]
     assert good(limits, *traces).share == wilson(met, 20)
-    assert goodput_caveats(arm_of(*traces), limits, open_loop=False) == ()
 
 
 def test_a_single_delivery_has_no_time_per_token_whatever_it_held() -> None:
@@ -129,6 +129,28 @@ def test_a_later_delivery_without_a_token_makes_no_time_per_token() -> None:
     first = dataclasses.replace(trace.chunks[0], tokens=5)
     held = dataclasses.replace(trace, chunks=(first, flush), steps=(), evidence=Evidence.CHUNKS)
     assert good(Objectives(tpot_ms=1e-3), held).share.value == 1
+
+
+def test_the_summary_judges_each_request_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    judged: list[str] = []
+
+    def met(request: RequestSums, *_: object) -> bool:
+        judged.append(request.trace.request.request_id)
+        return True
+
+    monkeypatch.setattr("specbench.metrics.goodput._met", met)
+    given = SummaryInput(
+        runs=(run_of(*twenty()),),
+        points={"k3": SpecConfig.chain(3)},
+        backend="openai",
+        target="t",
+        draft="",
+        objectives=Objectives(tpot_ms=99),
+    )
+    (arm,) = summarise(given).arms
+    assert len(judged) == len(set(judged)) == 20
+    assert arm.goodput is not None
+    assert arm.goodput.share == wilson(20, 20)
 
 
 def test_the_summary_says_why_an_arm_has_no_goodput() -> None:

@@ -70,6 +70,16 @@ def test_points_without_a_block_are_listed(given: SummaryInput) -> None:
     assert summarise(dataclasses.replace(given, points=points)).not_measured == ("k5",)
 
 
+def test_missing_blocks_are_counted(given: SummaryInput) -> None:
+    def unfinished(planned: int | None) -> tuple[int, int] | None:
+        return summarise(dataclasses.replace(given, planned_blocks=planned)).unfinished
+
+    measured = len(given.runs)
+    assert unfinished(measured + 2) == (measured, measured + 2)
+    assert unfinished(measured) is None
+    assert unfinished(None) is None
+
+
 def test_empty_run_is_refused(given: SummaryInput) -> None:
     with pytest.raises(OutputError, match="no measured request"):
         summarise(dataclasses.replace(given, runs=()))

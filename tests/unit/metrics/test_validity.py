@@ -211,7 +211,11 @@ def test_drafts_without_a_count_of_steps_are_weak_evidence() -> None:
 
 
 def test_unpaired() -> None:
-    assert "unpaired" in caveats(traces(), baseline=traces(17, depth=0))
+    some = caveats(traces(), baseline=traces(17, depth=0))["unpaired"]
+    assert some.text.endswith("speedup rests on the pairs")
+    cut = traces(edit=lambda trace: dataclasses.replace(trace, chunks=trace.chunks[:1]))
+    none = caveats(cut, baseline=traces(depth=0))["unpaired"]
+    assert none.text.endswith("none was timed in both, so no speedup")
 
 
 def with_speedup(value: float, low: float, high: float) -> Callable[[Figures], Figures]:

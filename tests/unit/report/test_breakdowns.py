@@ -41,8 +41,6 @@ def test_the_file_holds_every_cut_of_every_arm(summary: Summary) -> None:
 def test_the_report_shows_those_of_the_best_point(summary: Summary) -> None:
     _, folded = breakdowns(summary)
     assert isinstance(folded, Folded)
-    assert {row[0] for row in folded.inside.rows} == {
-        "context length",
-        "step of the request",
-        "user turn",
-    }
+    shown = [row[0] for row in folded.inside.rows]
+    assert shown.count("step of the request") > 2
+    assert set(shown) == {"step of the request"}  # one range of context, one turn: the total again

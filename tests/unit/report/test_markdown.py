@@ -28,6 +28,21 @@ def test_each_block() -> None:
     assert markdown([Folded(title="t", inside=TABLE)]).startswith("<details><summary>t</summary>")
 
 
+def test_foreign_names_break_no_line_and_set_no_markup() -> None:
+    name = "a*b*\r\n# c\u2028[d](e)"
+    shown = r"a\*b\* # c [d]\(e)"
+    assert markdown([Heading(text=name)]) == f"## {shown}\n"
+    assert markdown([Items(items=((name, "x"),))]) == f"- **{shown}**: x\n"
+    table = Table(columns=("a",), rows=((name,),), words=("a",))
+    assert markdown([table]) == f"| a |\n| :-- |\n| {shown} |\n"
+    assert markdown([Folded(title=name, inside=table)]).splitlines()[0].count(shown) == 1
+
+
+def test_a_command_with_backticks_stays_in_its_fence() -> None:
+    text = markdown([Code(text="echo '```'")])
+    assert text == "````sh\necho '```'\n````\n"
+
+
 def test_foreign_text_opens_no_tag() -> None:
     assert markdown([Items(items=(("failed", "<h1>502</h1>\nbad"),))]) == (
         "- **failed**: &lt;h1>502&lt;/h1> bad\n"

@@ -3,7 +3,8 @@ import dataclasses
 from specbench.estimate import Caveat, Severity
 from specbench.grid import Grid
 from specbench.metrics.summary import Summary
-from specbench.report.document import Code, Heading, Items, Table, Text
+from specbench.report import wording
+from specbench.report.document import Code, Folded, Heading, Items, Text
 from specbench.report.notes import caveats, elsewhere, not_run, reproduction
 from tests.unit.report.sample_runs import PROVENANCE
 
@@ -35,11 +36,29 @@ def test_caveats_are_grouped_by_code(summary: Summary) -> None:
     )
 
 
+def test_facts_of_one_point_are_not_told_of_every_point(summary: Summary) -> None:
+    steps = [dataclasses.replace(NOTE, text=f"{i} steps") for i in range(len(summary.arms))]
+    ((_, text),) = caveat_items(summary, [(one,) for one in steps])
+    assert text == "note, every point; on 0/1/1 at batch size 1: 0 steps."
+
+
+def test_a_sentence_that_ends_is_left_so(summary: Summary) -> None:
+    ended = dataclasses.replace(NOTE, text="raise max_len.")
+    ((_, text),) = caveat_items(summary, [(ended,)] * len(summary.arms))
+    assert text == "note, every point: raise max_len."
+
+
 def test_many_places_are_cut_short(summary: Summary) -> None:
     found: list[tuple[Caveat, ...]] = [(NOTE,)] * len(summary.arms)
-    found[0] = ()
+    found[0] = found[3] = ()
     ((_, text),) = caveat_items(summary, found)
-    assert text.endswith("and 13 more; on 1/1/2 at batch size 1: clocks are not locked.")
+    assert text.endswith("and 12 more; on 1/1/2 at batch size 1: clocks are not locked.")
+
+
+def test_all_that_speculate_are_one_word(summary: Summary) -> None:
+    found: list[tuple[Caveat, ...]] = [() if a.spec.is_baseline else (NOTE,) for a in summary.arms]
+    ((_, text),) = caveat_items(summary, found)
+    assert text == "note, every speculative point: clocks are not locked."
 
 
 def test_no_caveat_says_so(summary: Summary) -> None:
@@ -60,16 +79,26 @@ def test_points_that_the_run_did_not_reach(summary: Summary) -> None:
     assert items.items[0][0] == "k7"
 
 
+def test_a_point_that_one_cell_lacks_is_named(summary: Summary) -> None:
+    gone = summary.arms[-1]
+    assert gone.key.cell.batch_size == 4
+    _, items = not_run(dataclasses.replace(summary, arms=summary.arms[:-1]), ())
+    assert isinstance(items, Items)
+    assert items.items == (
+        (f"{wording.triple(gone.spec)} at batch size 4", "not measured: the run ended before it"),
+    )
+
+
 def test_whole_grid_leaves_the_section_out(summary: Summary) -> None:
     assert list(not_run(summary, ())) == []
 
 
 def test_reproduction_has_command_and_hashes() -> None:
-    _, command, table = reproduction(PROVENANCE)
+    _, command, folded = reproduction(PROVENANCE)
     assert command == Code(text="specbench sweep --num-steps 0..5 --topk 1,4")
-    assert isinstance(table, Table)
-    assert ("run", "started at", PROVENANCE.started_at) in table.rows
-    assert ("inputs", "draft_sha256", "2222bbbb") in table.rows
+    assert isinstance(folded, Folded)
+    assert ("run", "started at", PROVENANCE.started_at) in folded.inside.rows
+    assert ("inputs", "draft_sha256", "2222bbbb") in folded.inside.rows
 
 
 def test_the_command_to_repeat_has_a_folder_of_its_own() -> None:

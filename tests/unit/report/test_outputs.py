@@ -35,6 +35,8 @@ def test_a_few_of_each_category_of_the_best_arm_step_by_step() -> None:
         (s.accepted, s.emitted, s.depth) for s in trace.steps
     ]
     assert one.prompt == "question 0" == trace.request.messages[-1].content
+    assert (one.tokens, one.verify_steps) == (trace.usage.completion_tokens, len(trace.steps))
+    assert one.accepted == sum(step.accepted for step in trace.steps)
 
 
 def test_what_rejected_drafts_said_stands_with_their_step() -> None:
@@ -81,3 +83,5 @@ def test_a_conversation_shows_what_was_asked_last_and_long_texts_are_cut() -> No
     assert found[0].prompt == "x" * 600 + "…"
     assert len(found[0].steps) == 200
     assert found[0].cut == len(steps) + 1 - 200
+    assert found[0].verify_steps == len(steps)
+    assert found[0].accepted == sum(step.accepted for step in steps)

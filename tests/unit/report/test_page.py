@@ -17,6 +17,9 @@ OUTPUT = ShownOutput(
     prompt="a\u2028b",
     finish="stop",
     steps=(STEP,),
+    tokens=3,
+    verify_steps=1,
+    accepted=1,
     cut=0,
 )
 

@@ -26,6 +26,38 @@ def test_a_caveat_is_said_once(summary: Summary) -> None:
     assert text.count("clocks are not locked") == 1
 
 
+def test_every_fact_of_a_code_is_said_and_where(summary: Summary) -> None:
+    """As in the report: nothing that it needs is lost behind the first sentence."""
+    texts = ("the cache was not checked", "no one knows the dtype")
+    facts = tuple(
+        Caveat(code="server_settings", severity=Severity.WARNING, text=text) for text in texts
+    )
+    some = tuple(dataclasses.replace(arm, caveats=facts) for arm in summary.arms[1:3])
+    rest = tuple(dataclasses.replace(arm, caveats=()) for arm in summary.arms[3:])
+    plain = dataclasses.replace(summary.arms[0], caveats=())
+    text = screen(dataclasses.replace(summary, arms=(plain, *some, *rest)), width=400)
+    assert (
+        "server_settings (1/1/2 at batch size 1, 2/1/3 at batch size 1; on 1/1/2 at batch size 1): "
+        "the cache was not checked; no one knows the dtype" in text
+    )
+
+
+def test_brackets_in_a_workload_are_shown_as_they_are(summary: Summary) -> None:
+    cell = dataclasses.replace(summary.headline.cell, workload="set[v2]")
+    arms = tuple(
+        dataclasses.replace(arm, key=dataclasses.replace(arm.key, cell=cell))
+        for arm in summary.of_cell(summary.headline.cell)
+    )
+    bests = (dataclasses.replace(summary.headline, cell=cell),)
+    assert "set[v2], temperature 0" in screen(dataclasses.replace(summary, arms=arms, bests=bests))
+
+
+def test_an_unfinished_run_says_so(summary: Summary) -> None:
+    text = screen(dataclasses.replace(summary, unfinished=(31, 40)))
+    assert "Unfinished: 31 of 40 blocks were measured" in text
+    assert "Unfinished" not in screen(summary)
+
+
 def test_long_grids_keep_baseline_and_fastest(summary: Summary) -> None:
     cell = summary.headline.cell
     arms = summary.of_cell(cell)

@@ -64,6 +64,34 @@ def test_a_second_plain_arm_shows_the_noise_floor() -> None:
     assert figure.axes[0].get_yticklabels()[-1].get_text() == "0 again"
 
 
+def test_sampled_outputs_are_not_counted_as_not_exact(summary: Summary) -> None:
+    tested = Lossless(verdict=Verdict.INCONCLUSIVE, compared=30, identical=0, p=0.4)
+    apart = dataclasses.replace(tested, verdict=Verdict.LOSSY, p=0.0002)
+    audits = [tested] * (len(summary.arms) - 2) + [apart]
+    arms = [
+        dataclasses.replace(arm, lossless=found)
+        for arm, found in zip(summary.arms[1:], audits, strict=True)
+    ]
+    one = dataclasses.replace(summary, arms=(summary.arms[0], *arms), bests=summary.bests[-1:])
+    _, items, _ = trust(one)
+    assert isinstance(items, Items)
+    assert "differ by design" in items.items[0][1]
+    assert "in 1 of 10 arms" in items.items[0][1]
+    assert "exactly" not in items.items[0][1]
+
+
+def test_an_arm_without_an_answer_is_not_counted_as_not_exact(summary: Summary) -> None:
+    nothing = Lossless(verdict=Verdict.INCONCLUSIVE, compared=0, identical=0)
+    arms = (
+        summary.arms[0],
+        dataclasses.replace(summary.arms[1], lossless=nothing),
+        *summary.arms[2:],
+    )
+    _, items, _ = trust(dataclasses.replace(summary, arms=arms))
+    assert isinstance(items, Items)
+    assert "8 of 8 arms say exactly" in items.items[0][1]
+
+
 def test_without_plain_decoding_no_share_of_exact_arms_is_told(summary: Summary) -> None:
     arms = tuple(dataclasses.replace(arm, lossless=None) for arm in summary.arms)
     _, items = trust(dataclasses.replace(summary, arms=arms))

@@ -3,8 +3,9 @@ import dataclasses
 import pytest
 
 from specbench.config import SpecConfig
-from specbench.estimate import Caveat, Severity
+from specbench.estimate import Caveat, Evidence, Severity
 from specbench.metrics.best import Outcome
+from specbench.metrics.lossless import Lossless, Verdict
 from specbench.metrics.summary import Summary
 from specbench.report import wording
 
@@ -43,11 +44,59 @@ def test_verdict_names_the_warnings_of_its_point(summary: Summary) -> None:
     assert text.endswith("exact (but see cold_start).")
 
 
+def test_verdict_names_what_is_wrong_with_plain_decoding(summary: Summary) -> None:
+    best = summary.headline
+    assert best.arm is not None
+    assert best.plain is summary.arms[0]
+    cold = Caveat(code="cold_start", severity=Severity.WARNING, text="")
+    broken = Caveat(code="identity_broken", severity=Severity.INVALID, text="")
+    note = Caveat(code="length_capped", severity=Severity.NOTE, text="")
+    plain = dataclasses.replace(best.plain, caveats=(note, cold, broken))
+    text = wording.verdict(dataclasses.replace(best, plain=plain))
+    assert text.endswith(
+        "(but see cold_start of plain decoding, identity_broken of plain decoding)."
+    )
+    arm = dataclasses.replace(best.arm, caveats=(cold, cold))
+    text = wording.verdict(dataclasses.replace(best, arm=arm, plain=plain))
+    assert text.endswith("(but see cold_start, identity_broken of plain decoding).")
+
+
+def test_a_speedup_within_the_noise_floor_is_doubted_though_a_note(summary: Summary) -> None:
+    best = summary.headline
+    assert best.arm is not None
+    within = Caveat(code="within_noise_floor", severity=Severity.NOTE, text="")
+    arm = dataclasses.replace(best.arm, caveats=(within,))
+    assert wording.verdict(dataclasses.replace(best, arm=arm)).endswith(
+        "(but see within_noise_floor)."
+    )
+
+
+def test_only_exact_outputs_stand_alone_in_the_verdict(summary: Summary) -> None:
+    best = summary.headline
+    assert best.arm is not None
+    seen = Lossless(verdict=Verdict.INCONCLUSIVE, compared=20, identical=0)
+    arm = dataclasses.replace(best.arm, lossless=seen)
+    text = wording.verdict(dataclasses.replace(best, arm=arm))
+    assert text.endswith(", accept length 4.27, losslessness inconclusive.")
+
+
+def test_verdicts_of_one_run_do_not_read_alike(summary: Summary) -> None:
+    cold = summary.headline.cell
+    warm = dataclasses.replace(cold, temperature=0.8)
+    best = dataclasses.replace(summary.headline, cell=warm)
+    assert wording.verdict(best, [cold, warm]).startswith("Best at temperature 0.8, batch size 1:")
+    assert wording.apart(cold, [cold]) == "batch size 1"
+    other = dataclasses.replace(cold, workload="b")
+    assert wording.apart(other, [cold, warm, other]) == "b, temperature 0, batch size 1"
+
+
 def test_verdict_without_a_point_says_why(summary: Summary) -> None:
     best = summary.headline
     assert best.arm is not None
     nothing = dataclasses.replace(best, outcome=Outcome.NONE, arm=None)
     assert "no speedup was measured" in wording.verdict(nothing)
+    unanswered = dataclasses.replace(nothing, answered=False)
+    assert wording.verdict(unanswered).endswith("no speculative point answered a request.")
     barred = dataclasses.replace(nothing, excluded=((best.arm, "looping"),))
     assert wording.verdict(barred).endswith("every point with a speedup is invalid (looping).")
 
@@ -71,6 +120,24 @@ def test_histogram_is_one_line() -> None:
 
 def test_evidence_is_the_weakest_of_the_speculative_arms(summary: Summary) -> None:
     assert wording.evidence(summary).endswith("step by step (STEPS). Times: at the client.")
+
+
+def test_an_arm_without_an_answer_takes_nothing_from_the_evidence(summary: Summary) -> None:
+    arm = summary.arms[1]
+    silent = dataclasses.replace(arm.total, requests=0, evidence=Evidence.NONE)
+    failed = dataclasses.replace(arm, total=silent)
+    plain = summary.arms[0]
+    others = summary.arms[2:]
+    text = wording.evidence(dataclasses.replace(summary, arms=(plain, failed, *others)))
+    assert text.startswith("Acceptance: seen step by step (STEPS).")
+    text = wording.evidence(dataclasses.replace(summary, arms=(plain, failed)))
+    assert text.startswith("Acceptance: no speculative point answered a request.")
+
+
+def test_blocks_that_are_missing_are_said(summary: Summary) -> None:
+    assert wording.unfinished(summary) == ""
+    text = wording.unfinished(dataclasses.replace(summary, unfinished=(31, 40)))
+    assert text.startswith("Unfinished: 31 of 40 blocks were measured")
 
 
 def test_times_that_rest_on_n_minus_1_are_said_beside_acceptance(summary: Summary) -> None:

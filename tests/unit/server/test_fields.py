@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from specbench.server.fields import Fields, RefusedError, is_ids
+from specbench.server.fields import LONGEST_TOLD, Fields, RefusedError, is_ids
 
 
 def test_fields_are_taken_by_type_and_null_is_absent() -> None:
@@ -96,3 +96,12 @@ def test_stop_strings_beyond_the_bounds_are_refused(stops: list[str]) -> None:
     with pytest.raises(RefusedError, match="at most 64 strings of 1024 characters") as refused:
         Fields({"stop": stops}).sampling(max_tokens=1, seed="seed")
     assert refused.value.param == "stop"
+
+
+def test_many_unknown_fields_are_counted_not_compared_one_by_one() -> None:
+    fields = Fields({f"{'x' * 500}{i}": 0 for i in range(3000)})
+    with pytest.raises(RefusedError) as refused:
+        fields.done()
+    assert "and 2992 more" in str(refused.value)
+    assert len(str(refused.value)) < 1000
+    assert len(refused.value.param or "") == LONGEST_TOLD

@@ -8,8 +8,10 @@ import pytest
 
 from specbench import __version__
 from specbench.config import SpecConfig
-from specbench.server.app import build_app, serve
+from specbench.errors import EngineError
+from specbench.server.app import RunningServer, build_app, serve
 from tests.fakes import FakeBackend
+from tests.unit.server.test_app import answer, with_server
 
 
 def ask(
@@ -99,3 +101,17 @@ def test_configure_refuses(change: dict[str, Any], said: str) -> None:
     assert status == 400
     assert said in data["error"]["message"]
     assert fake.points == []
+
+
+def test_health_of_a_server_whose_engine_has_stopped() -> None:
+    fake = FakeBackend(fails={"p": EngineError("the engine stopped: boom.")})
+
+    async def use(server: RunningServer, client: aiohttp.ClientSession, _: FakeBackend) -> None:
+        assert (await answer(client.get(server.url + "/healthz")))[0] == 200
+        body = {"prompt": "p", "max_tokens": 3}
+        assert (await answer(client.post(server.url + "/v1/completions", json=body)))[0] == 500
+        got = await answer(client.get(server.url + "/healthz"))
+        assert got == (503, {"status": "engine stopped", "in_flight": 0})
+        assert await answer(client.get(server.url + "/readyz")) == (503, {"ready": False})
+
+    with_server(use, fake)

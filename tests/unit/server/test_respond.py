@@ -196,3 +196,32 @@ def test_a_client_that_went_away_is_no_error_of_the_server(
     asked = Asked(request=Request(request_id="r", prompt="x"), stream=True, shape=object())  # type: ignore[arg-type]
     asyncio.run(respond_module.respond(None, service, asked))  # type: ignore[arg-type]
     assert service.in_flight == 0
+
+
+class Endless(FakeBackend):
+    """Streams more than any connection holds."""
+
+    async def _script(self, request: Any) -> Any:
+        while True:
+            await asyncio.sleep(0)
+            yield Chunk(at_ns=1, tokens=1, text="x" * 2**20)
+
+
+def test_a_client_that_stops_reading_loses_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(respond_module, "SEND_LIMIT_S", 0.1)
+
+    async def ask() -> None:
+        fake = Endless()
+        app = build_app(fake, await fake.open(), spec=fake.spec, batch_size=4)
+        server = await serve(app, drain_s=0.2)
+        body = json.dumps({"prompt": "p", "stream": True}).encode()
+        head = f"Host: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+        reader, writer = await asyncio.open_connection(server.host, server.port, limit=2**10)
+        writer.write(f"POST /v1/completions HTTP/1.1\r\n{head}\r\n\r\n".encode() + body)
+        assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
+        await asyncio.wait_for(fake.idle(), 30)
+        assert server.in_flight == 0
+        writer.close()
+        await server.stop()
+
+    asyncio.run(ask())

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import json
 from collections.abc import Callable
 
 import pytest
@@ -9,9 +11,10 @@ from specbench.backends.base import BackendFacts
 from specbench.collectors import text
 from specbench.collectors.live import Recorder
 from specbench.config import SpecConfig
-from specbench.errors import ConfigError
+from specbench.errors import ConfigError, EngineError
 from specbench.request import Request, SamplingParams
 from specbench.server.fields import RefusedError
+from specbench.server.logs import JsonLog
 from specbench.server.service import Service
 from tests.fakes import FakeBackend
 
@@ -154,3 +157,23 @@ def test_a_point_that_prometheus_has_no_label_for_is_refused_before_the_switch()
     assert backend.points == []
     assert used.ready
     assert used.spec == SpecConfig.chain(3)
+
+
+def test_an_engine_that_has_stopped_is_told_by_the_health_checks_and_once_by_the_log() -> None:
+    lines = io.StringIO()
+    used = service(FakeBackend(fails={"r": EngineError("the engine stopped: boom.")}))
+    used.log = JsonLog(lines)
+
+    async def ask() -> None:
+        async for _ in used.stream(Request(request_id="r", prompt="p")):
+            pass
+
+    assert used.ready
+    for _ in range(2):
+        with pytest.raises(EngineError, match="boom"):
+            asyncio.run(ask())
+        assert (used.ready, used.broken) == (False, True)
+    told = [json.loads(line) for line in lines.getvalue().splitlines()]
+    stopped = [line for line in told if line["event"] == "engine_stopped"]
+    assert len(stopped) == 1
+    assert "boom" in stopped[0]["traceback"]

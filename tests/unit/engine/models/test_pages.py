@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 import torch
 
@@ -28,3 +30,11 @@ def test_a_system_without_them_is_left_alone(monkeypatch: pytest.MonkeyPatch) ->
     address = projection.matrix.data_ptr()
     assert not to_huge_pages([projection])
     assert projection.matrix.data_ptr() == address
+
+
+def test_a_system_without_room_for_them_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    monkeypatch.setattr("mmap.mmap", refused)
+    assert not to_huge_pages([Projection(torch.randn(4, 4))])

@@ -32,3 +32,12 @@ def test_weights_that_are_not_finite_are_refused(tmp_path: Path) -> None:
     save_file(tensors, path)
     with pytest.raises(CheckpointError, match=r"model\.norm\.weight .* not finite"):
         load_tensors(read_target(pair.target)[1], torch.float32, CPU)
+
+
+def test_what_the_library_refuses_is_one_clear_error(tmp_path: Path) -> None:
+    pair = write_pair(tmp_path)
+    folder = read_target(pair.target)[1]
+    path = pair.target / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-1])  # cut off after it was checked
+    with pytest.raises(CheckpointError, match=r"model\.safetensors cannot be read"):
+        load_tensors(folder, torch.float32, CPU)

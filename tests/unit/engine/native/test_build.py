@@ -94,3 +94,14 @@ def test_what_runs_is_recorded() -> None:
     assert facts()["attention"] == "native"
     assert facts("torch")["kernels"] == "torch"
     assert facts("torch")["attention"] == "bmm+softmax"
+
+
+def test_a_user_without_a_home_runs_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nowhere() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("CXX", "cc")
+    monkeypatch.setattr(Path, "home", nowhere)
+    monkeypatch.setattr(build, "processor_flags", lambda: frozenset(build.NEEDED))
+    assert facts()["kernels"].endswith("did not build: there is no home folder to keep them in")

@@ -3,7 +3,7 @@ from matplotlib.figure import Figure
 
 from specbench.metrics.arms import Cell
 from specbench.metrics.summary import Summary
-from specbench.report.plots.style import cell_title, chains, new_figure, png, smallest_batches
+from specbench.report.plots.style import chains, new_figure, png, smallest_batches
 
 
 def cell(workload: str, temperature: float, batch_size: int) -> Cell:
@@ -21,13 +21,6 @@ def test_nothing_to_show_is_none(summary: Summary) -> None:
         return None
 
     assert png(nothing, summary) is None
-
-
-def test_title_names_what_differs() -> None:
-    cells = [cell("a", 0.0, 1), cell("a", 0.7, 1)]
-    assert cell_title(cells[0], cells[:1]) == "batch size 1"
-    assert cell_title(cells[1], cells) == "temperature 0.7, batch size 1"
-    assert cell_title(cells[0], [*cells, cell("b", 0.0, 1)]) == "a, temperature 0, batch size 1"
 
 
 def test_chains_are_in_order_of_depth(summary: Summary) -> None:
