@@ -25,6 +25,7 @@ from specbench import (
 from specbench.config import Arrival
 from specbench.draft_flags import add_draft_flags
 from specbench.errors import SpecbenchError
+from specbench.prompts.datasets import SCHEMES
 from specbench.screen import new_console
 from specbench.verification import Verification
 
@@ -119,7 +120,7 @@ def _add_grid(parser: argparse.ArgumentParser) -> None:
         help="nodes sent to verification, root counted; a chain takes num_steps + 1",
     )
     group.add_argument(
-        "--batch-size", metavar="LIST", help="requests in flight (default: the profile's, or 1)"
+        "--batch-size", metavar="LIST", help="requests in flight (default: the profile's)"
     )
     group.add_argument("--temperature", metavar="LIST", help="0 is greedy (default 0)")
     group.add_argument(
@@ -135,7 +136,7 @@ def _add_load(parser: argparse.ArgumentParser) -> None:
         "--workload",
         action="append",
         metavar="NAME",
-        help="shipped workload, folder, or KIND:PATH of an outside set (repeatable)",
+        help=f"shipped workload, folder or KIND:PATH, repeatable (kinds: {', '.join(SCHEMES)})",
     )
     group.add_argument("--requests", type=int, metavar="N", help="prompts per arm")
     group.add_argument("--blocks", type=int, metavar="N", help="interleaved blocks per arm")
@@ -197,7 +198,7 @@ def _add_sweep(subparsers: Any) -> None:
     parser.add_argument(
         "--profile",
         choices=("quick", "full"),
-        help="defaults for grid and size: quick (about two minutes) or full",
+        help="defaults for grid and size: quick (default, two minutes; batch sizes 1,4) or full",
     )
     parser.add_argument(
         "--explain",

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from rich.console import Console
 
 from specbench import fitting, flags
-from specbench.backends.base import Backend, BackendFacts, GapProbe
+from specbench.backends.base import Backend, BackendFacts, GapProbe, close_telling
 from specbench.collectors.exposition import Metrics
 from specbench.collectors.points import name_points
 from specbench.collectors.publish import publishing
@@ -76,6 +76,8 @@ def sweep(args: argparse.Namespace, console: Console) -> int:
         name_points(job.cell for job in jobs)  # refused before anything runs
     if args.grafana is not None:
         poster(args.grafana)  # likewise
+    fitting.check_models(spec)
+    backend = _backend(spec)
     check_folder(out, resume=args.resume)
     console.print(
         f"{len(grid.points)} points, {len(grid.dropped)} combinations dropped, {len(jobs)} blocks; "
@@ -91,7 +93,7 @@ def sweep(args: argparse.Namespace, console: Console) -> int:
         console.print(f"note: {note}", markup=False)
     ours: list[RunDir] = []
     try:
-        summary = run_async(_measure(spec, grid, workloads, out, args, console, ours))
+        summary = run_async(_measure(backend, spec, grid, workloads, out, args, console, ours))
     except (KeyboardInterrupt, SpecbenchError) as stopped:
         _keep(out, console, ours)
         if isinstance(stopped, KeyboardInterrupt):
@@ -117,6 +119,7 @@ def _refuse_silence(out: Path) -> None:
 
 
 async def _measure(
+    backend: Backend,
     spec: SweepSpec,
     grid: Grid,
     workloads: Sequence[Workload],
@@ -136,8 +139,7 @@ async def _measure(
     gpu_interval_s = flags.gpu_interval_s(args)
     publish = flags.publish_config(args, api_key())
     async with contextlib.AsyncExitStack() as stack:
-        backend = _backend(spec)
-        stack.push_async_callback(backend.close)
+        stack.push_async_callback(close_telling, backend, tell)
         facts = await backend.open()
         grid = _fitted(spec, grid, backend, workloads, tell)
         place = Place(server=spec.server, device=spec.engine.device)

@@ -56,7 +56,8 @@ def add_parser(subparsers: Any) -> None:
     group.add_argument(
         "--explain",
         metavar="CODE",
-        help="reasoning and numbers of one finding; alone: what the code means, nothing is run",
+        help="reasoning and numbers of one finding, or of those that name a failure (F4); alone: "
+        "what it means, nothing is run",
     )
     group.add_argument("--json", action="store_true", help="JSON instead of a list")
     group.add_argument("--markdown", metavar="FILE", help="also write a section for a report")
@@ -146,11 +147,11 @@ def _why(stopped: SpecbenchError | KeyboardInterrupt | None) -> str:
 
 def _check_flags(args: argparse.Namespace, with_symptoms: bool, looks: bool) -> None:
     """A code that exists, no flag that would be ignored; then the defaults."""
-    from specbench.doctor.catalogue import check_code
+    from specbench.doctor.failures import check_explained
 
     refuse_empty(args)
     if args.explain:
-        check_code(args.explain)
+        check_explained(args.explain)
     if args.explain and args.json:
         raise ConfigError(
             "--explain and --json are given together.",

@@ -124,7 +124,8 @@ def refuse_empty(args: argparse.Namespace) -> None:
 
 def _gap(args: argparse.Namespace) -> int:
     from specbench.doctor.findings import to_json
-    from specbench.doctor.gap import FRAMEWORKS, Measured, gap_finding, implied_length, split_gap
+    from specbench.doctor.gap import FRAMEWORKS, Measured, implied_length, split_gap
+    from specbench.doctor.gap_finding import gap_finding
 
     refuse_empty(args)
     shares = _shares(args)
@@ -169,9 +170,13 @@ def _notes(accuracies: Sequence[float], num_steps: int) -> list[str]:
 
 
 def _show_parts(console: Console, gap: Gap) -> None:
+    from specbench.doctor.gap_finding import inferred
+
     if gap.total is not None:
+        told = f" ({inferred(gap)})" if gap.inferred is not None else ""
         console.print(
-            f"First position: training minus served {100 * gap.total:+.1f} points, of which"
+            f"First position: training minus served {100 * gap.total:+.1f} points{told}, of which",
+            markup=False,
         )
     for term in gap.terms:
         points = "not measured" if term.points is None else f"{100 * term.points:+.1f}"

@@ -133,7 +133,7 @@ def look_at_pair(args: argparse.Namespace, outcome: Outcome) -> None:
         if error.name != "torch":
             raise
         outcome.skipped.append(
-            "The probe was left out: it needs torch (pip install 'specbench[engine]')."
+            "The probe was left out: it needs torch (pip install '.[engine]' in a clone)."
         )
         return
     _run_models(args, subject, outcome)

@@ -30,8 +30,7 @@ def add_symptoms(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--point",
         metavar="ID",
-        help="judge this point (k3, k3b2n8) of --run or of specbench's page, not the one with most "
-        "verify steps",
+        help="judge this point (k3, k3b2n8) of --run or of specbench's page, not the deepest chain",
     )
     group.add_argument("--metrics", metavar="FILE_OR_URL", help="Prometheus page of a server")
     group.add_argument("--since", metavar="FILE_OR_URL", help="an earlier page to subtract")
@@ -74,9 +73,7 @@ def symptoms(args: argparse.Namespace) -> tuple[Sequence[Finding], tuple[str, ..
     judged: list[str] = []
     if args.run_dir:
         seen, break_even = read_run(Path(args.run_dir), args.point)
-        why = "of the run's points the chain with the most verify steps"
-        why = why if args.point is None else "the point asked for"
-        judged.append(f"Judged {seen.source}: {seen.basis} ({why} at the lowest temperature).")
+        judged.append(f"Judged {seen.source}: {seen.basis} ({seen.chosen}).")
         judged += _unjudged(seen, expected, args.break_even)
         cost = break_even if args.break_even is None else args.break_even
         found += diagnose(seen, expected=expected, break_even=cost)

@@ -42,7 +42,7 @@ def explain(spec: SpecConfig) -> str:
             f"num_steps={k} topk={b} num_draft_tokens={n}{chain}",
             "",
             "  root    R",
-            *(_level(i, count, b) for i, count in enumerate(proposed, start=1)),
+            *(_level(i, count, spec) for i, count in enumerate(proposed, start=1)),
             "",
             f"drafted   {_count(pool, 'node')}: {levels}",
             f"kept      {kept}",
@@ -60,12 +60,16 @@ def _deepest(spec: SpecConfig) -> int:
     return min(spec.num_steps, spec.num_draft_tokens - 1)
 
 
-def _level(level: int, count: int, topk: int) -> str:
-    """One line of the drawing: siblings stand together, at most MOST_DRAWN marks."""
+def _level(level: int, count: int, spec: SpecConfig) -> str:
+    """One line of the drawing: siblings stand together, at most MOST_DRAWN marks.
+
+    Of level 1 all nodes go on, of the last one none, of those between the ``topk`` best.
+    """
+    topk = spec.topk
     groups = ["o" * min(topk, MOST_DRAWN)] * max(1, count // topk)
     drawn = " ".join(groups[: max(1, MOST_DRAWN // topk)])
     more = "" if len(drawn.replace(" ", "")) == count else f" … {count} in all"
-    goes_on = f"   ({topk} of them go on)" if topk > 1 and level > 1 else ""
+    goes_on = f"   ({topk} of them go on)" if topk > 1 and 1 < level < spec.num_steps else ""
     return f"  level {level} {drawn}{more}{goes_on}"
 
 

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 _ANSWER = ("max_tokens", "seed", "as_engine")
-_SPEED = ("threads", "max_batch_size", "use_graphs")
+_SPEED = ("threads", "use_graphs")
+_FOLLOWS = ("max_batch_size",)  # recorded by older versions: the largest batch size of the grid
 _CACHE = ("prefill_chunk", "prefix_reuse", "max_len")  # how prompts fill it, how long it is
 _LOAD = ("request_rate", "arrival", "burstiness")
 _DEVICE = ("device", "compute_capability", "baseline_device", "baseline_compute_capability")
@@ -143,13 +144,22 @@ def _specs(points: Any) -> Any:
 def differences(
     base: Mapping[str, Mapping[str, str]], head: Mapping[str, Mapping[str, str]]
 ) -> tuple[Difference, ...]:
-    """The topics in which two runs differ or are not known to agree, the gravest first."""
+    """The topics in which two runs differ or are not known to agree, the gravest first.
+
+    Arms are matched by batch size, so that what follows from the grid's largest one is no
+    difference: an arm that both runs have ran as many requests together in both.
+    """
     found = [
         Difference(topic=topic, base=_told(old, new), head=_told(new, old))
         for topic in SCOPES
-        if (old := base.get(topic)) != (new := head.get(topic)) and (old or new)
+        if (old := _own(base.get(topic))) != (new := _own(head.get(topic))) and (old or new)
     ]
     return tuple(sorted(found, key=lambda one: -one.scope))
+
+
+def _own(values: Mapping[str, str] | None) -> Mapping[str, str] | None:
+    """Without what follows from the grid."""
+    return values and {name: value for name, value in values.items() if name not in _FOLLOWS}
 
 
 def _told(values: Mapping[str, str] | None, other: Mapping[str, str] | None) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from specbench.backends.base import Backend, FixesPoints
+from specbench.checkpoint.folder import require_folder
 from specbench.config import Arrival, SpecConfig
 from specbench.errors import ConfigError, WorkloadError
 from specbench.grid import Grid
@@ -43,14 +45,26 @@ def with_workloads(spec: SweepSpec, workloads: Sequence[Workload]) -> SweepSpec:
     return dataclasses.replace(spec, load=load)
 
 
+def check_models(spec: SweepSpec) -> None:
+    """Refuse a target or draft that is no folder, before anything is begun.
+
+    Raises:
+        CheckpointError: names it, and how a model of a hub becomes a folder.
+    """
+    for folder in (spec.target, spec.draft):
+        if folder is not None:
+            require_folder(Path(folder))
+
+
 def arrival_notes(spec: SweepSpec, workloads: Sequence[Workload]) -> tuple[str, ...]:
-    """What to say of timed traces: their times are not kept, or in one piece, or in blocks."""
+    """What to say of arrivals: an open loop in one piece or in blocks, a trace's times not kept."""
     if spec.load.arrival is not Arrival.TRACE:
-        return tuple(
+        left_out = tuple(
             f"{workload.name}: its arrival times are left out (--arrival trace keeps them)"
             for workload in workloads
             if workload.timed
         )
+        return (*_open_loop_notes(spec), *left_out)
     if max(map(spec.blocks_at, spec.batch_sizes)) == 1:
         return (
             f"{workloads[0].name}: each arm goes through it in one piece, one arm after the other; "
@@ -59,6 +73,26 @@ def arrival_notes(spec: SweepSpec, workloads: Sequence[Workload]) -> tuple[str, 
     return (
         f"{workloads[0].name}: each block begins with an arrival of its own, whatever was queued "
         "before it; without --blocks the trace stays in one piece",
+    )
+
+
+def _open_loop_notes(spec: SweepSpec) -> tuple[str, ...]:
+    """Of a rate of arrivals: a queue is lost between blocks, turns of the arms without them."""
+    if not spec.load.open_loop:
+        return ()
+    blocks = max(map(spec.blocks_at, spec.batch_sizes))
+    if blocks == 1:
+        return (
+            "--request-rate: each arm gets its requests in one piece, so that queues build up, one "
+            "arm after the other; --blocks N lets arms take turns, and begins each of N pieces "
+            "with nothing queued",
+        )
+    least, most = spec.requests // blocks, -(-spec.requests // blocks)
+    size = f"{least}" if least == most else f"{least} or {most}"
+    return (
+        f"--request-rate in {blocks} blocks of {size} requests an arm: each block begins with "
+        "nothing queued, so that queues hardly build up in short ones; --blocks 1 keeps an arm in "
+        "one piece",
     )
 
 

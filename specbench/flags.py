@@ -84,10 +84,10 @@ def sweep_spec(args: argparse.Namespace) -> SweepSpec:
     chosen |= {key: value for key, value in given.items() if value is not None}
     _check_grid(given, chosen)
     _check_drafting(args, chosen["num_steps"])
-    if not args.blocks:  # a block begins with nothing queued, which would cut a trace to pieces
-        blocks = 1 if args.arrival == Arrival.TRACE else chosen["blocks"]
-        chosen["blocks"] = min(blocks, chosen["requests"])
     load = LoadConfig(**_load_flags(args))
+    if not args.blocks:  # a block begins with nothing queued, as an open loop would not
+        timed = load.open_loop or load.arrival is Arrival.TRACE
+        chosen["blocks"] = 1 if timed else min(chosen["blocks"], chosen["requests"])
     engine = engine_config(args, max_batch_size=max(chosen["batch_sizes"]))
     return SweepSpec(**chosen, load=load, engine=engine)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -117,11 +118,14 @@ def _probe(args: argparse.Namespace) -> int:
     if args.dump is not None and _keeps_own_layers(args) and args.draft is not None:
         note = f"note: --draft {args.draft} is not read: the dump's layers do not come from it"
         new_console(soft_wrap=True).print(note, markup=False)
+    again = _score_words(args)
     for name, value in _DEFAULTS.items():
         if getattr(args, name) is None:
             setattr(args, name, value)
     if args.dump is not None:
         _dump(args)
+        told = f"Score a draft on them: {again}"
+        new_console(soft_wrap=True).print(told, markup=False)
         return 0
     facts = measured(args)
     if args.json:
@@ -260,9 +264,21 @@ def _dumped(folder: str, index: Index) -> str:
     return (
         f"{_counted(index.texts, 'text')}, {_counted(len(index.shards), 'file')}, "
         f"{size / 1e6:.1f} MB in {folder}: "
-        f"physical layers {list(index.layers)}, {index.dtype}, layout {index.layout}.\n"
-        f"Score a draft on them: specbench probe --features {folder}"
+        f"physical layers {list(index.layers)}, {index.dtype}, layout {index.layout}."
     )
+
+
+def _score_words(args: argparse.Namespace) -> str:
+    """The command that scores a dump, with the pair as it was given; no draft: the reader's own."""
+    words = ["--features", args.dump or ""]
+    target, draft = args.target, args.draft
+    if target != str(demo.TARGET) or draft is not None:
+        words = ["--target", target, "--draft", draft or "DRAFT", *words]
+    for name in ("capture_ids", "d2t", "num_steps"):
+        value = getattr(args, name)
+        words += [] if value is None else [_flag(name), str(value)]
+    words += ["--capture-default"] if args.capture_default else []
+    return f"specbench probe {shlex.join(words)}"
 
 
 def _counted(number: int, name: str) -> str:

@@ -61,7 +61,8 @@ def inprocess_backend(
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"The in-process engine needs {error.name}, which is not installed.",
-            todo="Install specbench[engine], or give --server URL to measure an outside server.",
+            todo="Run pip install '.[engine]' in a clone of specbench, or give --server URL to "
+            "measure an outside server.",
         ) from error
     return InProcessBackend(
         target, draft, engine, capture_ids=capture_ids, capture_default=capture_default

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
@@ -84,6 +84,23 @@ class TakesOnTrust(Protocol):
     def notes(self) -> tuple[str, ...]:
         """One sentence each, after ``configure``."""
         ...
+
+
+@runtime_checkable
+class PutsBack(Protocol):
+    """A backend of servers that it switches, and at the end puts back to what they ran."""
+
+    @property
+    def left(self) -> tuple[str, ...]:
+        """One sentence for each that is not as it was found, after ``close``."""
+        ...
+
+
+async def close_telling(backend: Backend, tell: Callable[[str], None]) -> None:
+    """Close ``backend``; ``tell`` hears of servers that are left in another state than found."""
+    await backend.close()
+    for left in backend.left if isinstance(backend, PutsBack) else ():
+        tell(left)
 
 
 @runtime_checkable

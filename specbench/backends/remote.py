@@ -62,6 +62,9 @@ class RemoteBackend(ABC):
     def __init__(self, url: str, *, api_key: str | None = None) -> None:
         self._http = HttpSession(url, api_key=api_key)
         self._claims = ServerClaims()
+        self._found = self._claims
+        self._switched = False
+        self._left: tuple[str, ...] = ()
         self._notes: tuple[str, ...] = ()
         self._spec: SpecConfig | None = None
         self._traffic = Traffic()
@@ -88,6 +91,11 @@ class RemoteBackend(ABC):
         """Reservations about the point set last, one sentence each, to be printed as caveats."""
         return self._notes
 
+    @property
+    def left(self) -> tuple[str, ...]:
+        """After ``close``: in what state our own server was left, where it is not as found."""
+        return self._left
+
     async def open(self) -> BackendFacts:
         """Connect and ask the server what it is.
 
@@ -96,8 +104,7 @@ class RemoteBackend(ABC):
             BackendError: the server answers with an error.
         """
         await self._http.open()
-        self._claims = await ask_server(self._http)
-        claims = self._claims
+        claims = self._claims = self._found = await ask_server(self._http)
         server = f"{claims.server or 'unknown'} {claims.version}".strip()
         return BackendFacts(
             backend=self.protocol,
@@ -113,14 +120,20 @@ class RemoteBackend(ABC):
         """Make sure that the server runs ``spec``; see ``notes`` for what is taken on trust.
 
         Our own server is switched (``POST /specbench/configure``), which it does only while no
-        request is in flight. Any other server fixes its point at launch.
+        request is in flight; ``close`` puts it back. Any other server fixes its point at launch.
 
         Raises:
             ConfigError: the server runs another point.
             BackendError: our own server refused, for instance because it is busy.
         """
         if self._claims.configurable:
-            await self._switch(spec, batch_size)
+            before, self._switched = self._switched, True
+            try:
+                await self._switch(spec, batch_size)
+            except (ConfigError, StatusError) as refused:
+                if isinstance(refused, ConfigError) or refused.status == 409:
+                    self._switched = before
+                raise
             self._claims = replace(self._claims, spec=spec, batch_size=batch_size)
         self._notes = self._claims.check(spec, batch_size)
         self._spec = spec
@@ -149,6 +162,23 @@ class RemoteBackend(ABC):
                 await asyncio.sleep(_BUSY_POLL_S)
             else:
                 return
+
+    async def _put_back(self) -> None:
+        """Let our own server run again what it ran when it was found, or may do so still.
+
+        Never raises: what fails is told by ``left``.
+        """
+        spec, batch_size = self._found.spec, self._found.batch_size
+        if not self._switched or spec is None or batch_size is None:
+            return
+        try:
+            await self._switch(spec, batch_size)
+            self._claims, self._switched = self._found, False
+        except SpecbenchError as error:
+            self._left = (
+                f"the server at {self.url} may not run {spec.point_id} with batch size "
+                f"{batch_size} again, as before this run: {error}",
+            )
 
     async def stream(self, request: Request) -> AsyncGenerator[Event, None]:
         """Send ``request``; steps come at the end, since only our own server gives them.
@@ -215,5 +245,8 @@ class RemoteBackend(ABC):
         """A reader for one stream."""
 
     async def close(self) -> None:
-        """Close the connections; never raises."""
-        await self._http.close()
+        """Put our own server back to what it ran, and close the connections; never raises."""
+        try:
+            await self._put_back()
+        finally:
+            await self._http.close()

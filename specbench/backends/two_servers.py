@@ -48,6 +48,11 @@ class TwoServers:
         """Reservations about the point set last."""
         return self._now.notes
 
+    @property
+    def left(self) -> tuple[str, ...]:
+        """After ``close``: which of the two is not as it was found."""
+        return (*self._speculating.left, *self._plain.left)
+
     async def open(self) -> BackendFacts:
         """Connect to both; the facts are the speculating server's, with both addresses.
 
@@ -106,7 +111,7 @@ class TwoServers:
         return await self._now.other_traffic()
 
     async def close(self) -> None:
-        """Close all connections; never raises."""
+        """Put both back as in ``RemoteBackend.close``, and close all connections; never raises."""
         await self._speculating.close()
         await self._plain.close()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +17,7 @@ MAX_CONFIG_BYTES = 4 * 1024 * 1024
 MAX_INDEX_BYTES = 48 * 1024 * 1024  # Kimi-K2's experts with three scales each take 36 MB
 MAX_CONFIG_DEPTH = 32
 PICKLE_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt")
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+", re.ASCII)
 INDEX_NAME = "model.safetensors.index.json"
 
 
@@ -35,10 +38,7 @@ def open_folder(path: Path | str) -> Folder:
         CheckpointError: a missing folder or config, a pickle checkpoint, broken files.
     """
     path = Path(path)
-    if not is_folder(path):
-        raise CheckpointError(
-            f"{path} is not a folder.", expected="A folder with config.json and safetensors files."
-        )
+    require_folder(path)
     config = read_json(path / "config.json")
     index = path / INDEX_NAME
     listed = _weight_map(index) if index.exists() else None
@@ -55,6 +55,27 @@ def open_folder(path: Path | str) -> Folder:
     if listed is not None:
         _check_index(index, listed, tensors)
     return Folder(path=path, config=config, tensors=tensors, files=files)
+
+
+def require_folder(path: Path) -> None:
+    """Refuse what is no folder; a name that may be a model hub's is told how to get one.
+
+    Raises:
+        CheckpointError: a file, or nothing, is there.
+    """
+    if is_folder(path):
+        return
+    todo = ""
+    if _HUB_ID.fullmatch(str(path)) and not os.path.lexists(path):
+        todo = (
+            f"Models are not downloaded; if this is the name of one on a hub: hf download {path} "
+            "--local-dir DIR, and give DIR."
+        )
+    raise CheckpointError(
+        f"{path} is not a folder.",
+        expected="A folder with config.json and safetensors files.",
+        todo=todo,
+    )
 
 
 def is_folder(path: Path) -> bool:

@@ -52,7 +52,7 @@ class Grafana:
         except ModuleNotFoundError as error:
             raise ConfigError(
                 f"Grafana needs {error.name}, which is not installed.",
-                todo="Install specbench[dashboards].",
+                todo="Run pip install '.[dashboards]' in a clone of specbench.",
             ) from error
         host, prefix, scheme = _parts(self.url)
         self.face: Any = GrafanaFace(

@@ -35,7 +35,7 @@ def yaml() -> ModuleType:
     except ModuleNotFoundError as error:
         raise ConfigError(
             "Rule files need PyYAML, which is not installed.",
-            todo="Install specbench[dashboards].",
+            todo="Run pip install '.[dashboards]' in a clone of specbench.",
         ) from error
     module: ModuleType = found
     return module

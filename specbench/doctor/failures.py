@@ -7,12 +7,14 @@ catalogue of codes, and a test holds it against both.
 from __future__ import annotations
 
 import functools
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from specbench.doctor.catalogue import kinds
+from specbench.doctor.catalogue import check_code, kinds
+from specbench.errors import ConfigError
 
 PAGE = "docs/failures.md"
 _FILE = Path(__file__).parent / "failures.toml"
@@ -58,6 +60,23 @@ def told(numbers: Iterable[str]) -> tuple[str, ...]:
     """
     chosen = (failures()[number] for number in numbers)
     return tuple(f"{f.number}: {f.wrong} Shape: {f.shows}." for f in chosen)
+
+
+def check_explained(asked: str) -> None:
+    """Whether a code or a failure's number is known, for one that a person typed.
+
+    Raises:
+        ConfigError: with the nearest codes, or the numbers that there are.
+    """
+    if asked in failures():
+        return
+    if re.fullmatch(r"[Ff]\d+", asked):
+        first, *_, last = failures()
+        raise ConfigError(
+            f"--explain {asked!r} is no failure.",
+            expected=f"{first} to {last}, as {PAGE} has them, or a code.",
+        )
+    check_code(asked)
 
 
 def codes_of(number: str) -> tuple[str, ...]:

@@ -19,7 +19,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from specbench.doctor.findings import Fact, Finding, Severity
 from specbench.errors import ConfigError
 
 MOST_STEPS = 64
@@ -83,12 +82,14 @@ class Term:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
     """``implied`` is the accept length that training implies, ``total`` the difference at the
-    first position (None without a served figure), split into ``terms``."""
+    first position (None without a served figure), split into ``terms``. ``inferred`` is the served
+    first position where it was not counted but taken from the accept length."""
 
     implied: float
     served: float | None
     total: float | None
     terms: tuple[Term, ...]
+    inferred: float | None = None
 
 
 def implied_length(accuracies: Sequence[float], framework: Framework, num_steps: int) -> float:
@@ -139,12 +140,13 @@ def split_gap(
         framework: what they mean.
         num_steps: K of the served chain.
         measured: what is known of the first position.
-        served: measured accept length; stands in for a first position that is not known.
+        served: measured accept length; stands in for a first position that is not known, taking
+            acceptance equal at all positions.
     """
     implied = implied_length(accuracies, framework, num_steps)
-    first = measured.engine
+    first, guessed = measured.engine, None
     if first is None and served is not None:
-        first = constant_share(served, num_steps)
+        first = guessed = constant_share(served, num_steps)
     total = None if first is None else accuracies[0] - first
     terms = [
         *_definition(framework, measured),
@@ -158,7 +160,7 @@ def split_gap(
     why = f"holds what is not measured: {', '.join(missing)}" if missing else ""
     side = _training_side(accuracies[0], framework, measured)
     terms.append(Term(name="unexplained", points=rest, why="; ".join(w for w in (why, side) if w)))
-    return Gap(implied=implied, served=served, total=total, terms=tuple(terms))
+    return Gap(implied=implied, served=served, total=total, terms=tuple(terms), inferred=guessed)
 
 
 def constant_share(length: float, num_steps: int) -> float:
@@ -260,40 +262,3 @@ def _template(measured: Measured) -> Term:
     if measured.template is None or measured.full is None:
         return Term(name="template", points=None, why="needs both templates scored")
     return Term(name="template", points=measured.template - measured.full, why="training template")
-
-
-def gap_finding(gap: Gap, framework: Framework, accuracies: Sequence[float]) -> Finding:
-    """The split as a finding."""
-    rest = gap.terms[-1].points
-    large = rest is not None and rest > 0.1
-    told = "" if gap.served is None else f", measured {gap.served:.2f}"
-    figures: dict[str, float] = {"implied_accept_length": gap.implied}
-    figures |= {t.name: t.points for t in gap.terms if t.points is not None}
-    return Finding(
-        code="gap.split",
-        severity=Severity.WARNING if large else Severity.NOTE,
-        title=f"{100 * accuracies[0]:.1f} % in {framework.name} training implies an accept length "
-        f"of {gap.implied:.2f}{told}",
-        evidence=(
-            Fact(text=framework.source, where="definition"),
-            *(Fact(text=_told(term), where=term.name) for term in gap.terms),
-        ),
-        remedy=_remedy(gap) if large or rest is None else "",
-        figures=figures,
-        score=0.6,
-    )
-
-
-def _remedy(gap: Gap) -> str:
-    missing = [term.name for term in gap.terms[:-1] if term.points is None]
-    if missing:
-        return (
-            f"Not measured: {', '.join(missing)}. --target and --draft measure what a pair can "
-            "tell, --train-data and --train-template the rest."
-        )
-    return "specbench doctor with the same pair scores the wiring and the engine."
-
-
-def _told(term: Term) -> str:
-    points = "not measured" if term.points is None else f"{100 * term.points:+.1f} points"
-    return f"{points}: {term.why}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from specbench.doctor.catalogue import check_code, kind_of
-from specbench.doctor.failures import PAGE, told
+from specbench.doctor.failures import PAGE, codes_of, failures, told
 from specbench.doctor.findings import Finding, Severity
 
 MARKS = {Severity.ERROR: "error", Severity.WARNING: "warn", Severity.NOTE: "note"}
@@ -34,11 +34,16 @@ def verdict_line(findings: Sequence[Finding]) -> str:
 def meaning(code: str) -> str:
     """What a code means and which failures it stands for, with nothing looked at.
 
+    A failure's number, such as F4, tells the failure and the codes that stand for it.
+
     Raises:
         ConfigError: no such code.
     """
-    kind = check_code(code)
-    parts = [code, kind.why, *(f"- {line}" for line in told(kind.failures))]
+    if code in failures():
+        parts = _failure(code)
+    else:
+        kind = check_code(code)
+        parts = [code, kind.why, *(f"- {line}" for line in told(kind.failures))]
     parts += [
         "",
         "Nothing was looked at. For the numbers of a case give what to look at beside it: --target "
@@ -51,18 +56,35 @@ def meaning(code: str) -> str:
 def explain(findings: Sequence[Finding], code: str) -> str:
     """Reasoning and numbers of every finding of ``code``, or what the code means.
 
+    A failure's number, such as F4, gives the findings whose codes stand for it.
+
     Raises:
         ConfigError: no such code.
     """
+    if code in failures():
+        parts = _failure(code)
+        chosen = [f for f in findings if code in kind_of(f.code).failures]
+        if not chosen:
+            parts.append("None of these was found here.")
+        for finding in chosen:
+            first, *more = _lines(finding)
+            parts += ["", f"{finding.code} {first}", *more]
+        return "\n".join(parts)
     kind = check_code(code)
     chosen = [f for f in findings if f.code == code or f"{f.code.partition('.')[0]}.*" == code]
-    failures = f" ({', '.join(kind.failures)}; {PAGE} has each)" if kind.failures else ""
-    parts = [f"{code}{failures}", kind.why]
+    named = f" ({', '.join(kind.failures)}; {PAGE} has each)" if kind.failures else ""
+    parts = [f"{code}{named}", kind.why]
     if not chosen:
         parts.append("It was not found here.")
     for finding in chosen:
         parts += ["", *_lines(finding)]
     return "\n".join(parts)
+
+
+def _failure(number: str) -> list[str]:
+    """What is wrong, how it shows, and the codes of findings that stand for it."""
+    codes = codes_of(number)
+    return [*told([number]), f"Codes that stand for it, the narrowest first: {', '.join(codes)}."]
 
 
 def _lines(finding: Finding) -> list[str]:

@@ -22,6 +22,7 @@ from specbench.config import SpecConfig
 from specbench.doctor.findings import Fact, Finding, Severity
 from specbench.doctor.parity_setup import Build, Setup
 from specbench.engine.engine import Engine
+from specbench.engine.native.models import can_run
 from specbench.engine.pair import ModelPair
 from specbench.engine.probe_text import steps_of
 from specbench.errors import WorkloadError
@@ -144,7 +145,18 @@ def costs_of(
 
 def _where(pair: ModelPair, engine: Engine) -> str:
     facts = pair.device_facts
-    return f"{facts['device']}, {facts['dtype']}, {engine.graph_mode.value}, batch 1"
+    mode = engine.graph_mode.value
+    return (
+        f"{facts['device']}, {facts['dtype']}, {mode}, batch 1, torch's kernels{_elsewhere(pair)}"
+    )
+
+
+def _elsewhere(pair: ModelPair) -> str:
+    """What a sweep's default kernels are on this pair, where they are not torch's."""
+    spec, device = pair.target_spec, pair.device
+    if not (spec.plain and can_run(spec.shape, torch.float32, device)):
+        return ""
+    return "; with a C++ compiler, a sweep on this CPU runs compiled ones: its figures differ"
 
 
 def costs_finding(costs: StepCosts) -> Finding | None:

@@ -51,7 +51,7 @@ class Observed:
 
     ``conditional[i - 1]`` is P(a >= i | a >= i - 1). ``parts`` go by category, context, cycle and
     batch. ``source`` says what was counted and ``basis`` what the intervals rest on. ``point`` is
-    the id of a run's point; None for what is no run.
+    the id of a run's point; None for what is no run. ``chosen`` says why that point was judged.
     """
 
     source: str
@@ -62,6 +62,7 @@ class Observed:
     steps: int | None = None
     depth: int | None = None
     point: str | None = None
+    chosen: str = ""
 
 
 def from_numbers(

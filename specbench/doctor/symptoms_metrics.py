@@ -5,6 +5,7 @@ Counters run since the server started; with an earlier page the difference of th
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -16,6 +17,7 @@ from specbench.errors import ConfigError, OutputError
 _SERVERS = (("vllm:", "vLLM"), ("sglang:", "SGLang"), ("llamacpp:", "llama.cpp"))
 _OWN_STEPS = catalogue.VERIFY_STEPS.name.removesuffix("_total")
 _OWN_ACCEPTED = catalogue.ACCEPTED_AT.name.removesuffix("_total")
+_ASKED, _OTHER = "the one asked for", "; --point takes another"
 
 
 def read_metrics(place: str, since: str | None = None, point: str | None = None) -> Observed:
@@ -50,7 +52,7 @@ def read_metrics(place: str, since: str | None = None, point: str | None = None)
 
 
 def _own(counters: Counters, asked: str | None) -> Observed | None:
-    """specbench's own page: the point asked for, else that with the most verify steps."""
+    """specbench's own page: the point asked for, else the deepest chain that ran."""
     if not counters.has(_OWN_STEPS):
         return None
     points = sorted(counters.values(_OWN_STEPS, "point", arm="spec"))
@@ -61,8 +63,7 @@ def _own(counters: Counters, asked: str | None) -> Observed | None:
             todo="Ask the page of a sweep or server that drafts.",
         )
     steps = {p: counters.gained(_OWN_STEPS, arm="spec", point=p) for p in points}
-    point = max(points, key=lambda p: steps[p]) if asked is None else _asked(asked, points)
-    why = "the one with the most verify steps" if asked is None else "the one asked for"
+    point, why = _deepest(counters, steps) if asked is None else (_asked(asked, points), _ASKED)
     among = f" of {len(points)}, {why}" if len(points) > 1 else ""
     source = f"{counters.place} (specbench, point {point}{among})"
     accepted, unplaced = _accepted(counters, point)
@@ -71,6 +72,32 @@ def _own(counters: Counters, asked: str | None) -> Observed | None:
     total = sum(accepted) + unplaced
     seen = from_gauge(source, 1 + total / steps[point], steps[point])
     return replace(seen, basis=f"{seen.basis}: the server that was measured gives sums alone")
+
+
+def _deepest(counters: Counters, steps: Mapping[str, int]) -> tuple[str, str]:
+    """The point to judge of those that ran, and why: a shallow draft has no tail to show.
+
+    Chains go before trees, deep ones before shallow ones, then those of more verify steps. A page
+    that does not say what its points are gives the one with the most verify steps.
+    """
+    ran = {point: count for point, count in steps.items() if count} or steps
+    shapes = {point: found for point in ran if (found := _shape(counters, point)) is not None}
+    if len(shapes) < len(ran):
+        return max(ran, key=lambda p: ran[p]), f"the one with the most verify steps{_OTHER}"
+    best = max(ran, key=lambda p: (shapes[p], ran[p]))
+    return best, f"the deepest {'chain' if shapes[best][0] else 'tree'}{_OTHER}"
+
+
+def _shape(counters: Counters, point: str) -> tuple[bool, int] | None:
+    """Whether a point is a chain, and its depth; None where the page does not tell."""
+    said = [
+        counters.values(catalogue.POINT_INFO.name, label, arm="spec", point=point)
+        for label in ("topk", "num_steps")
+    ]
+    if not all(len(values) == 1 and min(values).isdecimal() for values in said):
+        return None
+    topk, depth = (int(min(values)) for values in said)
+    return topk == 1, depth
 
 
 def _asked(name: str, points: list[str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from specbench.conclude import points_of
@@ -26,9 +27,11 @@ _Z = 1.96
 
 
 def read_run(path: Path, point: str | None = None) -> tuple[Observed, float | None]:
-    """The chain with the most verify steps at the lowest temperature, over all batch sizes.
+    """The deepest chain at the lowest temperature, over all batch sizes.
 
-    Without a chain a tree is taken: its conditional shares are those of its best branch.
+    A shallow one has no positions at which a tail could show. Of equally deep ones that with the
+    most verify steps is taken. Without a chain a tree is: its conditional shares are those of its
+    best branch.
 
     Args:
         path: the run directory.
@@ -59,16 +62,28 @@ def read_run(path: Path, point: str | None = None) -> tuple[Observed, float | No
             expected=f"One of {', '.join(known)}.",
             todo="A control differs in one thing alone: sweep the same point in both.",
         )
-    coldest = min(arm.key.cell.temperature for arm in drafting)
-    cold = [arm for arm in drafting if arm.key.cell.temperature == coldest]
-    chains = [arm for arm in cold if all(r.drafted == r.depth for r in arm.requests)]
-    best = max(chains or cold, key=lambda a: _steps(a.requests)).key
+    best, kind = _deepest(drafting, points)
     chosen = [
         arm
         for arm in drafting
-        if arm.key.point_id == best.point_id and arm.key.cell.temperature == best.cell.temperature
+        if arm.key.point_id == best.key.point_id
+        and arm.key.cell.temperature == best.key.cell.temperature
     ]
-    return _observed(path, best.point_id, chosen), _break_even(plain, chosen)
+    seen = _observed(path, best.key.point_id, chosen)
+    others = ", ".join(name for name in known if name != seen.point)
+    why = "the one point that drafted"
+    if others:
+        why = "the point asked for" if point else f"the deepest {kind}; --point takes {others}"
+    return replace(seen, chosen=why), _break_even(plain, chosen)
+
+
+def _deepest(arms: Sequence[Arm], points: Mapping[str, SpecConfig]) -> tuple[Arm, str]:
+    """The arm to judge of those at the lowest temperature, and whether it is a chain or a tree."""
+    coldest = min(arm.key.cell.temperature for arm in arms)
+    cold = [arm for arm in arms if arm.key.cell.temperature == coldest]
+    chains = [arm for arm in cold if all(r.drafted == r.depth for r in arm.requests)]
+    best = max(chains or cold, key=lambda a: (points[a.key.point_id].num_steps, _steps(a.requests)))
+    return best, "chain" if chains else "tree"
 
 
 def _by_kind(

@@ -215,7 +215,8 @@ def test_a_sweep_can_switch_points_over_the_network(protocol: Callable[..., Remo
             assert remote.notes == ()
 
     over_http(fake, protocol, use)
-    assert fake.points == [(SpecConfig.baseline(), 2), (SpecConfig.chain(2), 2)]
+    found = (SpecConfig.chain(3), 4)  # which close puts back
+    assert fake.points == [(SpecConfig.baseline(), 2), (SpecConfig.chain(2), 2), found]
 
 
 def test_a_point_that_the_engine_refuses_is_a_config_error() -> None:
@@ -240,9 +241,9 @@ def test_a_busy_server_does_not_switch() -> None:
         task.cancel()
         await asyncio.wait([task])
         await remote.configure(SpecConfig.chain(2), 2)
+        assert fake.points == [(SpecConfig.chain(2), 2)]
 
     over_http(fake, OpenAIBackend, use)
-    assert fake.points == [(SpecConfig.chain(2), 2)]
 
 
 def test_a_key_is_wanted_and_taken() -> None:

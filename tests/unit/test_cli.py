@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from specbench import cli
+from specbench.prompts.datasets import SCHEMES
 
 
 @pytest.mark.parametrize("command", ["sweep", "serve", "report", "dashboards", "dashboards push"])
@@ -17,6 +18,26 @@ def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]
         cli.main([*command.split(), "--help"])
     assert stopped.value.code == 0
     assert f"specbench {command}" in capsys.readouterr().out
+
+
+def test_the_help_of_workload_lists_every_kind(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["sweep", "--help"])
+    said = "".join(capsys.readouterr().out.split())
+    assert f"(kinds:{','.join(SCHEMES)})" in said
+
+
+def test_a_model_that_is_not_there_is_refused_before_the_plan(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["sweep", "--target", "org/a-model", "--num-steps", "0"]) == 2
+    assert cli.main(["sweep", "--server", "localhost:3"]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "hf download org/a-model --local-dir DIR" in " ".join(said.err.split())
+    assert "'localhost:3' is not the address of a server" in said.err
+    assert not list(tmp_path.iterdir())
 
 
 def test_an_unknown_flag_is_wrong_use(capsys: pytest.CaptureFixture[str]) -> None:

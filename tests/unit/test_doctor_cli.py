@@ -150,6 +150,31 @@ def test_explain_alone_runs_nothing(
     assert "Nothing was looked at" in told
 
 
+def test_a_failure_is_explained_with_its_codes(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor_cli, "look_at_pair", lambda *_: pytest.fail("a pair was looked at"))
+    assert main(["doctor", "--explain", "F4"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert told.startswith("F4: Graphs were captured before the draft's layer ids were set")
+    assert "launch.graphs, engine.verify_slots, parity.graphs" in told
+    assert "Nothing was looked at" in told
+
+
+def test_a_failure_beside_something_gives_the_findings_that_name_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = ["doctor", "--per-position", "0.36,0.13,0.05", "--steps", "4000", "--explain"]
+    assert main([*words, "F1"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "F1: The engine captures default layers" in told
+    assert "shape.first warn: " in told
+    assert main([*words, "F4"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "None of these was found here." in told
+    assert "shape.first" not in told
+
+
 def test_explain_beside_something_gives_its_numbers(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "--static", "--explain", "ids.engines"]) == 0
     told = capsys.readouterr().out
@@ -188,9 +213,7 @@ def test_what_was_judged_of_a_run_is_said(
     assert line.startswith("Judged mine: k3")
     assert "- Judged mine: k3" in (tmp_path / "md").read_text()
     assert main(["doctor", "--run", folder, "--point", "k3"]) == 0
-    assert "(the point asked for at the lowest temperature)" in " ".join(
-        capsys.readouterr().out.split()
-    )
+    assert "(the one point that drafted)" in " ".join(capsys.readouterr().out.split())
     assert main(["doctor", "--run", folder, "--point", "k9"]) == 2
     assert "did not draft at k9" in " ".join(capsys.readouterr().err.split())
 

@@ -53,6 +53,9 @@ def test_gap(capsys: pytest.CaptureFixture[str]) -> None:
     told = capsys.readouterr().out
     assert "accept length of 3.27" in told
     assert "not measured" in told
+    assert main([*words, "--num-steps", "5", "--accept-length", "1.9"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "points (served 48.0 % is inferred from the accept length, taking acceptance" in told
     assert main([*words, "--json", "--engine", "0.6"]) == 0
     assert json.loads(capsys.readouterr().out)["code"] == "gap.split"
     assert main([*words, "--full", "1.5"]) == 2

@@ -21,5 +21,11 @@ def test_a_tree_names_its_pool_what_is_kept_and_the_most_tokens() -> None:
     assert "2 draft decodes of 4 rows" in text
 
 
+def test_nothing_goes_on_from_the_last_level() -> None:
+    lines = explain(SpecConfig(num_steps=3, topk=4, num_draft_tokens=16)).splitlines()
+    assert [line[2:9] for line in lines if "(4 of them go on)" in line] == ["level 2"]
+    assert "go on" not in explain(SpecConfig(num_steps=2, topk=4, num_draft_tokens=16))
+
+
 def test_few_nodes_bound_the_depth_that_can_be_accepted() -> None:
     assert "1 to 3 tokens" in explain(SpecConfig(num_steps=5, topk=2, num_draft_tokens=3))

@@ -139,6 +139,17 @@ def test_models_without_hashes_are_known_by_name() -> None:
     assert [one.topic for one in differences(topics(bare), topics(other))] == ["target"]
 
 
+def test_what_follows_from_the_batch_sizes_of_a_grid_is_no_difference() -> None:
+    wider = changed("asked", "engine", "max_batch_size", value=8)
+    assert differences(topics(RUN), topics(wider)) == ()
+    assert "max_batch_size" not in topics(RUN)["engine settings"]
+    old = topics(RUN)  # a reference of a version that recorded it
+    old["engine settings"] = {**old["engine settings"], "max_batch_size": "1"}
+    assert differences(old, topics(RUN)) == ()
+    (found,) = differences(old, topics(changed("asked", "engine", "threads", value=2)))
+    assert (found.topic, found.base, found.head) == ("engine settings", "threads 1", "threads 2")
+
+
 def test_an_empty_record_has_every_topic_empty() -> None:
     assert topics({}) == {topic: {} for topic in SCOPES}
 

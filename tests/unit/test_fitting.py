@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from specbench.config import Arrival, LoadConfig, SpecConfig
-from specbench.errors import ConfigError, UsageError
-from specbench.fitting import arrival_notes, fit_grid, with_workloads
+from specbench.errors import CheckpointError, ConfigError, UsageError
+from specbench.fitting import arrival_notes, check_models, fit_grid, with_workloads
 from specbench.prompts.prompt import Prompt
 from specbench.provenance import collect
 from specbench.store import RunDir
@@ -64,6 +64,39 @@ def test_times_of_a_trace_that_are_not_kept_are_said() -> None:
         "w: its arrival times are left out (--arrival trace keeps them)",
     )
     assert {job.due_ns for job in plan_jobs(SPEC, SPEC.grid().points, [workload])} == {()}
+
+
+@pytest.mark.parametrize(
+    ("requests", "blocks", "says"),
+    [
+        (20, 10, "in 10 blocks of 2 requests an arm"),
+        (8, 3, "in 3 blocks of 2 or 3 requests an arm"),
+        (20, 1, "each arm gets its requests in one piece"),
+    ],
+)
+def test_an_open_loop_says_how_many_requests_can_queue(
+    requests: int, blocks: int, says: str
+) -> None:
+    load = LoadConfig(request_rate=5.0)
+    spec = dataclasses.replace(SPEC, requests=requests, blocks=blocks, load=load)
+    (note,) = arrival_notes(spec, [UNTIMED])
+    assert says in note
+    assert ("--blocks 1" in note) is (blocks > 1)
+    (_, left_out) = arrival_notes(spec, [workload_of(*range(6))])
+    assert "its arrival times are left out" in left_out
+
+
+@pytest.mark.parametrize("name", ["target", "draft"])
+def test_a_model_that_is_no_folder_is_refused_before_anything_is_begun(
+    name: str, tmp_path: Path
+) -> None:
+    there = dataclasses.replace(SPEC, target=str(tmp_path), draft=str(tmp_path))
+    check_models(there)
+    check_models(SPEC)
+    missing: dict[str, Any] = {name: "org/a-model"}
+    spec = dataclasses.replace(there, **missing)
+    with pytest.raises(CheckpointError, match="hf download org/a-model --local-dir DIR"):
+        check_models(spec)
 
 
 @pytest.mark.parametrize(

@@ -119,11 +119,12 @@ def test_the_times_of_a_trace_need_no_rate() -> None:
     assert (load.arrival, load.request_rate) == (Arrival.TRACE, None)
 
 
-def test_a_trace_stays_in_one_piece_unless_blocks_are_asked() -> None:
+@pytest.mark.parametrize("loop", [("--arrival", "trace"), ("--request-rate", "5")])
+def test_an_open_loop_stays_in_one_piece_unless_blocks_are_asked(loop: tuple[str, str]) -> None:
     for profile in ("quick", "full"):
-        spec = flags.sweep_spec(_args("--arrival", "trace", "--profile", profile))
+        spec = flags.sweep_spec(_args(*loop, "--profile", profile))
         assert {spec.blocks_at(size) for size in spec.batch_sizes} == {1}
-    spec = flags.sweep_spec(_args("--arrival", "trace", "--blocks", "4"))
+    spec = flags.sweep_spec(_args(*loop, "--blocks", "4"))
     assert {spec.blocks_at(size) for size in spec.batch_sizes} == {4}
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from specbench import probe_cli
 from specbench.cli import main
 from specbench.engine.probe_sums import ReplySums
 from specbench.probe_figures import group_figures
@@ -63,6 +65,30 @@ def test_trees_stand_beside_the_chain() -> None:
     assert group_figures([reply(10, 6, (6, 2), 5, 5)])["tree_match"] == []
 
 
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ([], "--features d"),
+        (["--target", "t"], "--target t --draft DRAFT --features d"),
+        (
+            ["--target", "a b", "--draft", "x", "--d2t", "direct", "--num-steps", "3"],
+            "--target 'a b' --draft x --features d --d2t direct --num-steps 3",
+        ),
+        (
+            ["--target", "t", "--draft", "x", "--capture-default"],
+            "--target t --draft x --features d --capture-default",
+        ),
+    ],
+)
+def test_the_command_that_scores_a_dump_names_the_pair_that_was_given(
+    given: list[str], told: str
+) -> None:
+    parser = argparse.ArgumentParser()
+    probe_cli.add_parser(parser.add_subparsers())
+    args = parser.parse_args(["probe", *given, "--dump", "d"])
+    assert probe_cli._score_words(args) == f"specbench probe {told}"
+
+
 def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "probe.json"
     flags = ["--requests", "6", "--max-tokens", "12", "--num-steps", "2", "--positions", "60"]
@@ -98,7 +124,10 @@ def test_dump_and_features_give_the_figures_of_the_live_probe(
         figures[name] = json.loads(out.read_text())
     assert figures["live"]["groups"] == figures["stored"]["groups"]
     assert sorted(p.name for p in folder.glob("hs_*")) == [f"hs_{i}.safetensors" for i in range(3)]
-    shown = "".join(capsys.readouterr().out.split())  # a long path breaks lines anywhere
+    printed = capsys.readouterr().out
+    again = f"{' '.join(pair[:4])} --features {folder} --num-steps 3"
+    assert f"Score a draft on them: specbench probe {again}\n" in printed  # in one line
+    shown = "".join(printed.split())  # a long path breaks lines anywhere
     assert "physicallayers[1,2,3],float32,layoutspeculators" in shown
     assert "laststateisbeforethefinalnorm" in shown
     assert main(["probe", *pair, *texts, "--dump", str(folder)]) == 2

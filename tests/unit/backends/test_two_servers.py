@@ -88,6 +88,27 @@ def test_plain_decoding_goes_to_one_and_drafts_to_the_other() -> None:
         assert all("Bearer k3y" in head for head in server.headers)
 
 
+def test_what_is_not_put_back_is_told_of_both() -> None:
+    """Two servers of ours, that both take a switch once and then are gone."""
+
+    async def body() -> tuple[str, ...]:
+        ours = {
+            **answers({"specbench": {"inputs": {}, **OURS}}),
+            "/specbench/configure": as_json({}),
+        }
+        async with scripted(ours) as first, scripted(ours) as second:
+            both = TwoServers(SGLangBackend(first.url), SGLangBackend(second.url))
+            await both.open()
+            await both.configure(K1, 1)
+            await both.configure(PLAIN, 1)
+            ours["/specbench/configure"] = as_json({}, 500)
+            await both.close()
+            assert [first.url in both.left[0], second.url in both.left[1]] == [True, True]
+            return both.left
+
+    assert len(asyncio.run(body())) == 2
+
+
 def test_the_facts_name_both() -> None:
     async def use(both: TwoServers, facts: BackendFacts) -> None:
         assert (facts.target, facts.draft, facts.max_len) == ("/m/target", "/m/draft", 2048)

@@ -92,3 +92,13 @@ def test_a_config_that_is_no_table(folder: Path, text: str) -> None:
 def test_a_name_that_no_file_can_have_is_no_folder() -> None:
     with pytest.raises(CheckpointError, match="is not a folder"):
         open_folder("x" * 4000)
+
+
+def test_a_name_of_a_hub_is_told_that_nothing_is_downloaded(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="hf download org/Model-8B --local-dir DIR"):
+        open_folder("org/Model-8B")
+    (tmp_path / "file").touch()
+    for other in (str(tmp_path / "file"), str(tmp_path / "none"), "none", "../a"):
+        with pytest.raises(CheckpointError) as refused:
+            open_folder(other)
+        assert "hf download" not in str(refused.value)

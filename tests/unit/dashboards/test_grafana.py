@@ -109,5 +109,5 @@ def test_the_token_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -
 
 def test_without_grafana_api_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "grafana_api.grafana_face", None)
-    with pytest.raises(ConfigError, match=r"specbench\[dashboards\]"):
+    with pytest.raises(ConfigError, match=r"pip install '\.\[dashboards\]'"):
         Grafana("http://127.0.0.1:3000", "secret")

@@ -9,7 +9,8 @@ import pytest
 
 import specbench
 from specbench.doctor.catalogue import kinds
-from specbench.doctor.failures import codes_of, document, failures, told
+from specbench.doctor.failures import check_explained, codes_of, document, failures, told
+from specbench.errors import ConfigError
 from tools.make_failures_doc import DOC
 
 SOURCE = Path(specbench.__file__).parent
@@ -48,3 +49,13 @@ def test_the_narrowest_code_comes_first() -> None:
     assert codes_of("F12")[0] == "map.missing"
     assert codes_of("F23") == ("engine.*", "wiring.*", "shape.first")
     assert codes_of("F57") == ("shape.long",)
+
+
+def test_every_number_can_be_explained_and_no_other() -> None:
+    for number in failures():
+        check_explained(number)
+    for wrong in ("F0", f"F{len(failures()) + 1}", "f4"):
+        with pytest.raises(ConfigError, match=f"F1 to F{len(failures())}, as docs/failures.md"):
+            check_explained(wrong)
+    with pytest.raises(ConfigError, match="is not a code"):
+        check_explained("nonsense")

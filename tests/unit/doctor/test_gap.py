@@ -11,10 +11,10 @@ from specbench.doctor.gap import (
     FRAMEWORKS,
     Measured,
     constant_share,
-    gap_finding,
     implied_length,
     split_gap,
 )
+from specbench.doctor.gap_finding import gap_finding, inferred
 from specbench.errors import ConfigError
 
 SHARE = st.floats(0, 1)
@@ -54,6 +54,19 @@ def test_what_is_not_measured_is_said() -> None:
     assert "holds what is not measured" in gap.terms[-1].why
     assert gap.terms[-1].points == pytest.approx(0.88)
     assert gap_finding(gap, FRAMEWORKS["specforge"], [0.98]).severity is Severity.WARNING
+
+
+def test_a_first_position_taken_from_the_length_is_said_to_be_inferred() -> None:
+    one = FRAMEWORKS["specforge"]
+    gap = split_gap([0.747], one, 15, Measured(), served=1.9)
+    assert gap.inferred == pytest.approx(0.474, abs=5e-4)
+    told = "served 47.4 % is inferred from the accept length, taking acceptance equal at all"
+    assert inferred(gap).startswith(told)
+    assert told in gap_finding(gap, one, [0.747]).evidence[1].text
+    counted = split_gap([0.747], one, 15, Measured(engine=0.5), served=1.9)
+    assert (counted.inferred, inferred(counted)) == (None, "")
+    where = [fact.where for fact in gap_finding(counted, one, [0.747]).evidence]
+    assert "first position" not in where
 
 
 def test_words_outside_the_map_are_a_part_of_the_definition() -> None:

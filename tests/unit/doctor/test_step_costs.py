@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from specbench.config import EngineConfig
+from specbench.doctor import step_costs
 from specbench.doctor.findings import Severity
 from specbench.doctor.parity_setup import engines
 from specbench.doctor.step_costs import (
@@ -68,6 +69,18 @@ def test_what_cannot_be_told_apart_is_not_told() -> None:
     assert "busy" not in costs_line(made((3, 2, 3), noise=20))
 
 
+@pytest.mark.parametrize("fits", [True, False])
+def test_a_sweep_that_would_take_other_kernels_is_said(
+    fits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(step_costs, "can_run", lambda *_: fits)
+    files = shared_pair()
+    pair = ModelPair.load(files.target, files.draft, EngineConfig(dtype="float32", kernels="torch"))
+    costs = measure_costs(pair, engines(pair), [new_request("r", list(range(9)))], num_steps=2)
+    told = "torch's kernels; with a C++ compiler, a sweep on this CPU runs compiled ones"
+    assert (told in costs_line(costs)) is fits
+
+
 def test_both_arms_run_the_same_requests() -> None:
     files = shared_pair()
     pair = ModelPair.load(files.target, files.draft, EngineConfig(dtype="float32", kernels="torch"))
@@ -79,5 +92,6 @@ def test_both_arms_run_the_same_requests() -> None:
     assert 1 < costs.accept_length.value <= 3
     assert costs.break_even > 0
     assert costs.ratios[0] <= costs.ratios[1] <= costs.ratios[2]
+    assert costs.where.startswith("cpu, float32, eager, batch 1, torch's kernels")
     with pytest.raises(WorkloadError):
         measure_costs(pair, engines(pair), [], num_steps=2)

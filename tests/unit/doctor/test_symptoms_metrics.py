@@ -210,14 +210,18 @@ def test_our_own_page_is_read_by_point(tmp_path: Path) -> None:
         recorded(3, [3] * 60 + [1] * 30 + [0] * 10, "k3.bs1"),
         recorded(1, [0] * 20, "k1.bs1"),
     )
-    before, after = own_page(*arms), own_page(*arms, recorded(2, [2] * 200, "k2.bs1"))
+    before, after = own_page(*arms), own_page(*arms, recorded(4, [2] * 20, "k4.bs1"))
     seen = read_metrics(page(tmp_path, before))
-    assert "(specbench, point k3.bs1 of 2, the one with the most verify steps)" in seen.source
+    assert "(specbench, point k3.bs1 of 2, the deepest chain; --point takes another)" in seen.source
     assert seen.steps == 100
     assert seen.accept_length is not None
     assert seen.accept_length.value == pytest.approx(1 + (60 * 3 + 30) / 100)
     assert [s.value for s in seen.conditional] == pytest.approx([0.9, 60 / 90, 1.0])
-    assert "point k2.bs1 of 3" in read_metrics(page(tmp_path, after)).source
+    assert "point k4.bs1 of 3" in read_metrics(page(tmp_path, after)).source
+    unsaid = "\n".join(line for line in after.splitlines() if "point_info" not in line)
+    told = "point k3.bs1 of 3, the one with the most verify steps; --point takes another"
+    assert told in read_metrics(page(tmp_path, unsaid)).source
+    # What did not run since the earlier page is not judged, however deep.
     arms[2].step(StepTrace(batch_step=99, batch=1, committed=9, drafted=1, depth=1, accepted=1,
                            emitted=2))  # fmt: skip
     seen = read_metrics(page(tmp_path, own_page(*arms)), page(tmp_path, before, "before"))

@@ -89,6 +89,21 @@ def write_plain(run: RunDir, point: str) -> None:
     )  # fmt: skip
 
 
+def add_point(folder: Path, point: str, spec: dict[str, int], requests: int) -> None:
+    """An arm of another point beside those of ``write``, which accepts a fifth of its drafts."""
+    content = json.loads((folder / "run.json").read_text())
+    content["points"][point] = spec
+    (folder / "run.json").write_text(json.dumps(content))
+    rng = np.random.default_rng(3)
+    with RunDir.resume(folder, {**RUN, "points": content["points"]}) as run:
+        run.save_block(
+            ArmRun(point_id=point, workload="w", batch_size=1, temperature=0.0, block=0,
+                   started_ns=0, wall_ns=1,
+                   requests=tuple(trace(rng, i, lambda *_: 0.2, 1) for i in range(requests)))
+        )  # fmt: skip
+        run.finish()
+
+
 def healthy(cycle: int, context: int, category: str) -> float:
     return 0.75
 
@@ -126,25 +141,34 @@ def test_a_control_shows_a_difference_or_says_that_none_was(tmp_path: Path) -> N
         check_control(seen, same, "moon")
 
 
+def test_the_deepest_chain_is_judged_of_several_points(tmp_path: Path) -> None:
+    """A shallow one has the most verify steps for the same text, and no tail to show."""
+    folder = write(tmp_path / "run", (1, healthy))
+    assert read_run(folder)[0].chosen == "the one point that drafted"
+    add_point(folder, "k1", {"num_steps": 1, "topk": 1, "num_draft_tokens": 2}, requests=60)
+    seen, _ = read_run(folder)
+    assert (seen.point, seen.chosen) == ("k3", "the deepest chain; --point takes k1")
+    seen, _ = read_run(folder, "k1")
+    assert (seen.point, seen.chosen) == ("k1", "the point asked for")
+
+
+def test_of_equally_deep_chains_the_one_of_most_steps_is_judged(tmp_path: Path) -> None:
+    folder = write(tmp_path / "run", (1, healthy))
+    add_point(folder, "again", CHAIN, requests=29)
+    assert read_run(folder)[0].point == "k3"
+    add_point(folder, "more", CHAIN, requests=31)
+    assert read_run(folder)[0].point == "more"
+
+
 def test_a_control_is_read_at_the_point_that_it_controls(tmp_path: Path) -> None:
-    """The run of the control has more steps of another point, which would be judged alone."""
+    """The run of the control has a deeper point of another count, which would be judged alone."""
     folder = write(tmp_path / "b", (1, healthy), seed=2)
-    content = json.loads((folder / "run.json").read_text())
-    content["points"]["k1"] = {"num_steps": 1, "topk": 1, "num_draft_tokens": 2}
-    (folder / "run.json").write_text(json.dumps(content))
-    rng = np.random.default_rng(3)
-    requests = tuple(trace(rng, i, lambda *_: 0.2, 1) for i in range(60))
-    with RunDir.resume(folder, {**RUN, "points": content["points"]}) as run:
-        run.save_block(
-            ArmRun(point_id="k1", workload="w", batch_size=1, temperature=0.0, block=0,
-                   started_ns=0, wall_ns=1, requests=requests)
-        )  # fmt: skip
-        run.finish()
-    assert read_run(folder)[0].point == "k1"
+    add_point(folder, "k5", CHAIN | {"num_steps": 5, "num_draft_tokens": 6}, requests=60)
+    assert read_run(folder)[0].point == "k5"
     seen, _ = read_run(write(tmp_path / "a", (1, healthy)))
     assert seen.point == "k3"
     assert check_control(seen, read_run(folder, seen.point)[0], "graph").severity is Severity.NOTE
-    with pytest.raises(OutputError, match=r"did not draft at k9.* One of k1, k3\."):
+    with pytest.raises(OutputError, match=r"did not draft at k9.* One of k3, k5\."):
         read_run(folder, "k9")
 
 
