@@ -51,9 +51,10 @@ def check_models(spec: SweepSpec) -> None:
     Raises:
         CheckpointError: names it, and how a model of a hub becomes a folder.
     """
-    for folder in (spec.target, spec.draft):
-        if folder is not None:
-            require_folder(Path(folder))
+    if spec.target is None:
+        return  # the shipped pair, or a server; a draft alone is refused for being alone
+    for folder in filter(None, (spec.target, spec.draft)):
+        require_folder(Path(folder))
 
 
 def arrival_notes(spec: SweepSpec, workloads: Sequence[Workload]) -> tuple[str, ...]:

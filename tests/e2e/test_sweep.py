@@ -99,7 +99,7 @@ def test_a_killed_sweep_resumes_to_the_same_counts(
 
 def test_an_interrupted_sweep_reports_what_it_has(pair: tiny.TinyPair, tmp_path: Path) -> None:
     out = tmp_path / "stopped"
-    process = _start(pair, out)
+    process = _start(pair, out, "--requests", "60")  # long enough for the signal to reach it
     _wait_for_blocks(out, 4, process)
     process.send_signal(signal.SIGINT)
     code = process.wait(timeout=60)
@@ -110,10 +110,10 @@ def test_an_interrupted_sweep_reports_what_it_has(pair: tiny.TinyPair, tmp_path:
     assert json.loads((out / "run.json").read_text(encoding="utf-8"))["asked"]["seed"] == 1
 
 
-def _start(pair: tiny.TinyPair, out: Path) -> subprocess.Popen[bytes]:
+def _start(pair: tiny.TinyPair, out: Path, *words: str) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "specbench.cli", "sweep", *_models(pair), *GRID, *SIZE]
     return subprocess.Popen(
-        [*command, "--out", str(out)],
+        [*command, *words, "--out", str(out)],
         cwd=ROOT,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
