@@ -141,21 +141,13 @@ def look_at_pair(args: argparse.Namespace, outcome: Outcome) -> None:
 
 def read_spec(subject: Subject) -> dict[str, Any] | None:
     """What the strict reader understood of the draft, as results embed it."""
-    from specbench.checkpoint import read_draft, read_target
+    from specbench.doctor.checks_subject import read_strictly
     from specbench.modelspec import as_record
 
     try:
-        target = read_target(subject.target.path)[0]
-        draft, _ = read_draft(
-            subject.draft.path,
-            target,
-            capture_ids=subject.given,
-            capture_default=subject.as_default,
-            d2t=subject.d2t,
-        )
+        return as_record(read_strictly(subject))
     except CheckpointError:
         return None
-    return as_record(draft)
 
 
 def _run_models(args: argparse.Namespace, subject: Subject, outcome: Outcome) -> None:

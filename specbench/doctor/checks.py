@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from specbench.checkpoint.draft import read_draft
-from specbench.checkpoint.target import read_target
 from specbench.doctor.checks_dtype import check_quantised, check_rounded
 from specbench.doctor.checks_ids import check_engines, check_ids
 from specbench.doctor.checks_reads import check_reads
@@ -17,7 +15,7 @@ from specbench.doctor.checks_shapes import (
     check_sharing,
     check_tensors,
 )
-from specbench.doctor.checks_subject import Subject, check_files
+from specbench.doctor.checks_subject import Subject, check_files, read_strictly
 from specbench.doctor.checks_values import check_values
 from specbench.doctor.checks_vocab import check_map, check_sizes, check_special, check_text
 from specbench.doctor.findings import Fact, Finding, Severity, has_error
@@ -55,14 +53,7 @@ def static_findings(subject: Subject) -> tuple[Finding, ...]:
 
 def _refused(subject: Subject) -> list[Finding]:
     try:
-        spec, _ = read_target(subject.target.path)
-        read_draft(
-            subject.draft.path,
-            spec,
-            capture_ids=subject.given,
-            capture_default=subject.as_default,
-            d2t=subject.d2t,
-        )
+        read_strictly(subject)
     except CheckpointError as error:
         lacks = isinstance(error, UnsupportedError)
         title = error.what.rstrip(".")

@@ -8,10 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from specbench.checkpoint.conventions import find
-from specbench.checkpoint.draft import read_draft
 from specbench.checkpoint.layouts import LAYOUTS, check_engine
-from specbench.checkpoint.target import read_target
-from specbench.doctor.checks_subject import Subject
+from specbench.doctor.checks_subject import Subject, read_strictly
 from specbench.doctor.findings import Fact, Finding, Severity
 from specbench.errors import CheckpointError
 
@@ -29,14 +27,7 @@ def check_reads(subject: Subject) -> Iterator[Finding]:
         return
     rule = find(subject.engine, subject.arch)
     try:
-        target, _ = read_target(subject.target.path)
-        spec, _ = read_draft(
-            subject.draft.path,
-            target,
-            capture_ids=subject.given,
-            capture_default=subject.as_default,
-            d2t=subject.d2t,
-        )
+        spec = read_strictly(subject)
     except CheckpointError:
         return
     engine = subject.engine if "==" in subject.engine else f"{subject.engine}{_NEWEST}"

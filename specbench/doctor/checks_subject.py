@@ -13,11 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from specbench.checkpoint.draft import read_draft
 from specbench.checkpoint.draft_names import canonical
 from specbench.checkpoint.folder import Folder, open_folder, read_json
 from specbench.checkpoint.headers import TensorEntry, read_array
+from specbench.checkpoint.target import read_target
 from specbench.doctor.findings import Fact, Finding, Severity
 from specbench.errors import CheckpointError
+from specbench.modelspec import DraftSpec
 
 INNER = ("text_config", "llm_config", "language_config")
 
@@ -136,6 +139,23 @@ def read_subject(
         d2t=d2t,
         engine=engine,
     )
+
+
+def read_strictly(subject: Subject) -> DraftSpec:
+    """The draft as the strict reader understands it, beside its target.
+
+    Raises:
+        CheckpointError: one of the two is refused.
+    """
+    target, _ = read_target(subject.target.path)
+    draft, _ = read_draft(
+        subject.draft.path,
+        target,
+        capture_ids=subject.given,
+        capture_default=subject.as_default,
+        d2t=subject.d2t,
+    )
+    return draft
 
 
 def _side(path: Path, nested: tuple[str, ...]) -> Side:

@@ -125,12 +125,13 @@ def unexplained(draft: ProbeDraft, captured: Capture, verdict: Verdict) -> Findi
 
 def _head(seen: Yardsticks, verdict: Verdict, *, mapped: bool) -> Finding:
     gain, error = paired_gain(seen.by_guess, seen.draft, seen.text)
-    wrong = "d2t is not the map that this head was trained with" if mapped else "the head's rows "
-    wrong += "" if mapped else "are not the target's tokens"
+    wrong = "the head's rows are not the target's tokens"
+    if mapped:
+        wrong = "d2t is not the map that this head was trained with"
     facts = [_tables(seen)]
     if seen.moved:
         facts.append(Fact(text=seen.moved, where=_WHERE))
-    facts.append(Fact(text=verdict.unseen, where="wiring probe"))
+    facts.append(_unseen(verdict))
     return Finding(
         code="wiring.head",
         severity=Severity.ERROR,
@@ -152,7 +153,7 @@ def _none(seen: Yardsticks, verdict: Verdict) -> Finding:
         severity=Severity.ERROR,
         title=f"No wiring makes this draft work: right in {_share(seen.draft)} at step 1, no more "
         f"than a table of which token follows which ({_share(seen.by_token)})",
-        evidence=(_tables(seen), _best(verdict), Fact(text=verdict.unseen, where="wiring probe")),
+        evidence=(_tables(seen), _best(verdict), _unseen(verdict)),
         remedy="Not layers, norms, rotations or map: the weights. Compare them with the training "
         "checkpoint (dropped, merged, transposed or sharded tensors, heads), and head_dim, heads "
         "and rms_norm_eps with its config; or it was trained for another target.",
@@ -167,7 +168,7 @@ def _weak(seen: Yardsticks, verdict: Verdict) -> Finding:
         severity=Severity.WARNING,
         title=f"The draft is right in {_share(seen.draft)} at step 1, and no wiring does better; "
         f"heads that work reach {100 * HEALTHY_FIRST:.0f} % or more",
-        evidence=(_tables(seen), _best(verdict), Fact(text=verdict.unseen, where="wiring probe")),
+        evidence=(_tables(seen), _best(verdict), _unseen(verdict)),
         remedy="Not layers, norms, rotations or map: its training, its weights (compare with the "
         "training checkpoint), the target's revision or this text. specbench doctor gap "
         "--train-accuracy A splits it.",
@@ -192,6 +193,10 @@ def _best(verdict: Verdict) -> Fact:
         f"{100 * first.first:.1f} %",
         where="wiring probe",
     )
+
+
+def _unseen(verdict: Verdict) -> Fact:
+    return Fact(text=verdict.unseen, where="wiring probe")
 
 
 def _figures(seen: Yardsticks) -> dict[str, float | int | str]:

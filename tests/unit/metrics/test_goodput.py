@@ -1,4 +1,5 @@
 import dataclasses
+from collections.abc import Iterable
 
 import pytest
 
@@ -7,6 +8,7 @@ from specbench.errors import ConfigError
 from specbench.estimate import Evidence, Severity
 from specbench.metrics.arms import Arm, gather
 from specbench.metrics.example import MS, run_of, trace_of
+from specbench.metrics.figures import ArmResult
 from specbench.metrics.goodput import (
     Goodput,
     Objectives,
@@ -82,6 +84,20 @@ def test_wrong_objectives_are_refused(text: str) -> None:
         parse_objectives(text)
 
 
+def summarised(traces: Iterable[RequestTrace]) -> ArmResult:
+    """The one arm of a run of ``traces`` under an objective of 99 ms a token."""
+    given = SummaryInput(
+        runs=(run_of(*traces),),
+        points={"k3": SpecConfig.chain(3)},
+        backend="openai",
+        target="t",
+        draft="",
+        objectives=Objectives(tpot_ms=99),
+    )
+    (arm,) = summarise(given).arms
+    return arm
+
+
 def uncounted(trace: RequestTrace, *, deliveries: int | None = None) -> RequestTrace:
     """As from a server that says neither a chunk's tokens nor their total."""
     return dataclasses.replace(
@@ -139,30 +155,13 @@ def test_the_summary_judges_each_request_once(monkeypatch: pytest.MonkeyPatch) -
         return True
 
     monkeypatch.setattr("specbench.metrics.goodput._met", met)
-    given = SummaryInput(
-        runs=(run_of(*twenty()),),
-        points={"k3": SpecConfig.chain(3)},
-        backend="openai",
-        target="t",
-        draft="",
-        objectives=Objectives(tpot_ms=99),
-    )
-    (arm,) = summarise(given).arms
+    arm = summarised(twenty())
     assert len(judged) == len(set(judged)) == 20
     assert arm.goodput is not None
     assert arm.goodput.share == wilson(20, 20)
 
 
 def test_the_summary_says_why_an_arm_has_no_goodput() -> None:
-    runs = (run_of(*(uncounted(trace) for trace in twenty())),)
-    given = SummaryInput(
-        runs=runs,
-        points={"k3": SpecConfig.chain(3)},
-        backend="openai",
-        target="t",
-        draft="",
-        objectives=Objectives(tpot_ms=99),
-    )
-    (arm,) = summarise(given).arms
+    arm = summarised(uncounted(trace) for trace in twenty())
     assert arm.goodput is None
     assert "goodput_unknown" in {caveat.code for caveat in arm.caveats}
